@@ -1,0 +1,36 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// LockHeld reports whether the lock of the file name is held in a way that keeps
+// a shared one from being taken, which is how a writer holds it. It creates no
+// file, and a missing one is not locked. On Linux it only asks the kernel; where
+// there is no such question it takes a shared lock and releases it at once. The
+// answer may be out of date when it is returned.
+//
+// A file system that cannot tell, because it is not the operating system's and
+// has no method of that name, says false.
+func LockHeld(fsys FS, name string) (bool, error) {
+	if f, ok := fsys.(interface {
+		LockHeld(name string) (bool, error)
+	}); ok {
+		return f.LockHeld(name)
+	}
+	return false, nil
+}
+
+func (osFS) LockHeld(name string) (held bool, err error) {
+	f, err := openFile(name, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return lockHeld(f)
+}
