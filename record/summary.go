@@ -1,0 +1,33 @@
+package record
+
+// Summary is what a scan over a log needs to know of a batch: it takes the
+// batch's header only, not its records.
+type Summary struct {
+	Magic        int8
+	Size         int   // of the whole batch
+	BaseOffset   int64 // legacy wrappers: the last offset, see Batch.BaseOffset
+	LastOffset   int64
+	MaxTimestamp int64 // NoTimestamp if none
+}
+
+// Summarize reads the header at the start of b, which need not hold more than
+// the first HeaderSize bytes of the batch, or less where the batch is smaller.
+// Errors are those of Parse; ErrShort when b does not hold the header.
+func Summarize(b []byte) (Summary, error) {
+	f, err := ParseFrame(b)
+	if err != nil {
+		return Summary{}, err
+	}
+	header, err := f.headerSize()
+	if err != nil {
+		return Summary{}, err
+	}
+	if len(b) < header {
+		return Summary{}, ErrShort
+	}
+	h := Batch{b[:header:header]}
+	return Summary{
+		Magic: f.Magic, Size: f.Size,
+		BaseOffset: h.BaseOffset(), LastOffset: h.LastOffset(), MaxTimestamp: h.MaxTimestamp(),
+	}, nil
+}
