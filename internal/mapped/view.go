@@ -1,0 +1,121 @@
+package mapped
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+// warmBytes is how much of the end of a table Floor looks at first.
+const warmBytes = 8192
+
+// wordSize is the unit of reading and writing: one that no reader sees half of.
+const wordSize = 4
+
+// Field is a signed big-endian integer in an entry.
+type Field struct {
+	At   int // byte in the entry, a multiple of 4
+	Size int // 4 or 8
+}
+
+// decode returns the field of an entry in ordinary memory.
+func (f Field) decode(entry []byte) int64 {
+	if f.Size == wordSize {
+		return int64(int32(binary.BigEndian.Uint32(entry[f.At:])))
+	}
+	return int64(binary.BigEndian.Uint64(entry[f.At:]))
+}
+
+// View is a table as one reader sees it: the entries there were when it was
+// taken. Entries added later do not show. If entries were cut off meanwhile
+// their slots may hold anything, so an answer counts only if Stable says so
+// after it was found; otherwise take a new View. A View must not outlive its
+// table.
+type View struct {
+	Len   int // number of entries
+	bytes []byte
+	size  int
+	table *Table
+	cuts  uint64
+}
+
+// View returns the entries as they are now. It does not allocate.
+func (t *Table) View() View {
+	// cuts first: whoever sees the new value sees the shrunk count too.
+	cuts := t.cuts.Load()
+	return View{Len: t.Len(), bytes: t.bytes, size: t.layout.EntrySize, table: t, cuts: cuts}
+}
+
+// Stable reports whether what was read from the view so far was read from
+// entries.
+func (v *View) Stable() bool { return v.table.cuts.Load() == v.cuts }
+
+// Int returns a field of the entry in slot.
+func (v *View) Int(slot int, f Field) int64 {
+	b := v.bytes[slot*v.size+f.At:]
+	high := loadWord(b)
+	if f.Size == wordSize {
+		return int64(int32(high))
+	}
+	return int64(high)<<32 | int64(loadWord(b[wordSize:]))
+}
+
+// Floor returns the last slot whose field is at or below target, or -1. The
+// field must not decrease from slot to slot; if it does, the slot returned is
+// some slot at or below target.
+//
+// The search starts with the slot 8 KiB before the end and stays in that part
+// if it can. Consumers and replicas read near the end, so their searches touch
+// the same two or three pages each time, and those stay in memory: a plain
+// binary search would touch pages all over the file, another set whenever it
+// has grown by a page. The idea is Kafka's (AbstractIndex.java), the answers
+// are those of a plain search.
+func (v *View) Floor(f Field, target int64) int {
+	low, high := -1, v.Len // field(low) <= target < field(high)
+	if warm := v.Len - 1 - warmBytes/v.size; warm > 0 {
+		if v.Int(warm, f) <= target {
+			low = warm
+		} else {
+			high = warm
+		}
+	}
+	for high-low > 1 {
+		middle := int(uint(low+high) / 2)
+		if v.Int(middle, f) <= target {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// Below returns how many entries at the front have a field below target.
+func (v *View) Below(f Field, target int64) int {
+	if target < 0 {
+		return 0 // no field of a sound entry is negative
+	}
+	return v.Floor(f, target-1) + 1
+}
+
+// loadWord and storeWord are atomic, so that a reader which TruncateTo and
+// Append have overtaken reads an old word or a new one, in the order they were
+// written, before it finds out. On common processors this costs nothing.
+func loadWord(b []byte) uint32 {
+	return bigEndian(atomic.LoadUint32((*uint32)(unsafe.Pointer((*[wordSize]byte)(b)))))
+}
+
+func storeWord(b []byte, word uint32) {
+	atomic.StoreUint32((*uint32)(unsafe.Pointer((*[wordSize]byte)(b))), bigEndian(word))
+}
+
+// bigEndian converts between the processor's order and the file's.
+func bigEndian(word uint32) uint32 {
+	if cpu.IsBigEndian {
+		return word
+	}
+	return bits.ReverseBytes32(word)
+}
