@@ -1,0 +1,148 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/segment"
+)
+
+// Categories of errors, for errors.Is. The types below carry the details.
+var (
+	// ErrOffsetOutOfRange: the offset is below the log start or above the log
+	// end. See OffsetError. Kafka: OFFSET_OUT_OF_RANGE (1).
+	ErrOffsetOutOfRange = errors.New("offset out of range")
+	// ErrNoRecord: the offset lies inside the log, but no record has it: it
+	// was compacted away, or belongs to a transaction marker. See GapError.
+	ErrNoRecord = errors.New("no record at this offset")
+	// ErrCorrupt: stored bytes are not what they must be. See CorruptionError.
+	ErrCorrupt = segment.ErrCorrupt
+	// ErrTruncated ends an iteration whose position was truncated away.
+	ErrTruncated = errors.New("log was truncated below the read position")
+	// ErrClosed: the log was closed.
+	ErrClosed = errors.New("log is closed")
+	// ErrReadOnly: the log was opened with Options.ReadOnly.
+	ErrReadOnly = errors.New("log is read-only")
+	// ErrFailed: an earlier write or sync failed in a way that leaves the
+	// state of the files unknown. Reading goes on; writing needs a new Open.
+	// The first cause is wrapped.
+	ErrFailed = errors.New("log failed, open it again to write")
+	// ErrLocked: another process, or another Log in this one, has the
+	// directory open for writing.
+	ErrLocked = vfs.ErrLocked
+	// ErrMessageTooLarge: a batch is larger than MaxMessageBytes. Kafka:
+	// MESSAGE_TOO_LARGE (10).
+	ErrMessageTooLarge = errors.New("batch too large")
+	// ErrSetTooLarge: a set of batches does not fit one segment. Kafka:
+	// RECORD_LIST_TOO_LARGE (18).
+	ErrSetTooLarge = errors.New("batches larger than a segment")
+	// ErrInvalidBatch: a batch or record given to an append is not one that
+	// may be stored. Kafka: INVALID_RECORD (87), CORRUPT_MESSAGE (2).
+	ErrInvalidBatch = errors.New("invalid batch")
+	// ErrUnexpectedOffset: a replicated batch does not follow the log end, or
+	// the batches of a set do not follow each other. See AppendOffsetError.
+	ErrUnexpectedOffset = errors.New("unexpected offset")
+	// ErrNotALog: the directory holds no segment and none may be made.
+	ErrNotALog = errors.New("not a log directory")
+	// ErrOverlap: two segments claim the same offsets.
+	ErrOverlap = errors.New("segments overlap")
+	// ErrOption: a field of an options struct is out of its range.
+	ErrOption = errors.New("invalid option")
+)
+
+// CorruptionError says where stored bytes are not what they must be. It
+// matches ErrCorrupt.
+type CorruptionError = segment.CorruptionError
+
+// OffsetError is an offset outside of what the log holds. It matches
+// ErrOffsetOutOfRange.
+type OffsetError struct {
+	Offset     int64 // what was asked for
+	Start, End int64 // the log holds [Start, End)
+}
+
+func (e *OffsetError) Error() string {
+	return fmt.Sprintf("offset %d is outside [%d, %d)", e.Offset, e.Start, e.End)
+}
+
+// Unwrap returns ErrOffsetOutOfRange.
+func (e *OffsetError) Unwrap() error { return ErrOffsetOutOfRange }
+
+// GapError is an offset inside the log that no record has. It matches
+// ErrNoRecord.
+type GapError struct {
+	Offset int64 // what was asked for
+	Next   int64 // the next offset that has a record, or the log end
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("no record at offset %d, the next is at %d", e.Offset, e.Next)
+}
+
+// Unwrap returns ErrNoRecord.
+func (e *GapError) Unwrap() error { return ErrNoRecord }
+
+// AppendOffsetError is a batch that may not be stored at the offsets it
+// claims. It matches ErrUnexpectedOffset.
+type AppendOffsetError struct {
+	FirstOffset, LastOffset int64 // of the refused batch
+	Want                    int64 // the smallest first offset that is accepted
+}
+
+func (e *AppendOffsetError) Error() string {
+	return fmt.Sprintf("batch of offsets [%d, %d] does not follow: want %d or above", e.FirstOffset, e.LastOffset, e.Want)
+}
+
+// Unwrap returns ErrUnexpectedOffset.
+func (e *AppendOffsetError) Unwrap() error { return ErrUnexpectedOffset }
+
+// SizeError is a batch or set of batches over a limit. It matches Err.
+type SizeError struct {
+	Err         error // ErrMessageTooLarge or ErrSetTooLarge
+	Size, Limit int   // bytes
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("%v: %d bytes, the limit is %d", e.Err, e.Size, e.Limit)
+}
+
+// Unwrap returns Err.
+func (e *SizeError) Unwrap() error { return e.Err }
+
+// OverlapError is two segments that claim the same offsets. It matches
+// ErrOverlap and ErrCorrupt.
+type OverlapError struct {
+	Segment    int64 // base offset of the earlier segment
+	LastOffset int64 // of its last batch
+	Next       int64 // base offset of the segment behind it
+}
+
+func (e *OverlapError) Error() string {
+	return fmt.Sprintf("segment %d ends at offset %d, beyond the start of segment %d", e.Segment, e.LastOffset, e.Next)
+}
+
+// Unwrap returns ErrOverlap and ErrCorrupt.
+func (e *OverlapError) Unwrap() []error { return []error{ErrOverlap, ErrCorrupt} }
+
+// OptionError is an option out of its range. It matches ErrOption.
+type OptionError struct {
+	Field, Value, Want string
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("option %s is %s, want %s", e.Field, e.Value, e.Want)
+}
+
+// Unwrap returns ErrOption.
+func (e *OptionError) Unwrap() error { return ErrOption }
+
+// invalid marks a refused batch, keeping the codec's own account of it.
+func invalid(err error) error { return fmt.Errorf("%w: %w", ErrInvalidBatch, err) }
+
+// Record and Header are what a log stores; see package record.
+type (
+	Record = record.Record
+	Header = record.Header
+)

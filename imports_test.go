@@ -1,0 +1,70 @@
+package seglog_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// floors lists, for each package of ours, the packages of ours it may import.
+// What is not listed here may not exist: a new package says where it stands.
+var floors = map[string][]string{
+	"internal/vfs":           {},
+	"internal/layout":        {},
+	"record":                 {},
+	"internal/mapped":        {"internal/vfs"},
+	"index":                  {"internal/mapped", "internal/vfs"},
+	"timeindex":              {"internal/mapped", "internal/vfs"},
+	"internal/checkpoint":    {"internal/vfs", "internal/layout"},
+	"internal/leaderepoch":   {"internal/vfs", "internal/layout", "internal/checkpoint"},
+	"internal/txnindex":      {"internal/vfs", "internal/layout"},
+	"internal/producerstate": {"record", "internal/vfs", "internal/layout"},
+	"segment":                {"record", "index", "timeindex", "internal/vfs", "internal/layout"},
+	"": {"segment", "record", "index", "timeindex", "internal/vfs", "internal/layout", "internal/checkpoint",
+		"internal/txnindex", "internal/producerstate", "internal/leaderepoch"},
+}
+
+const module = "github.com/seglog/seglog"
+
+// testing libraries, and those that only a test or a command may have
+var notInTheLibrary = []string{"testing", "github.com/stretchr/testify", "pgregory.net/rapid", "github.com/spf13/cobra", "log", "flag"}
+
+// doors are what only internal/vfs may use.
+var doors = []string{"os", "syscall", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "github.com/edsrzf/mmap-go"}
+
+func TestImportsPointDown(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	require.NoError(t, err)
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		if strings.HasPrefix(name, "cmd/") || name == "bench" {
+			continue
+		}
+		allowed, known := floors[name]
+		require.True(t, known, "package %q has no floor: say in floors what it may import", name)
+		for _, i := range p.Imports {
+			if ours, ok := strings.CutPrefix(i, module+"/"); ok {
+				require.Contains(t, allowed, ours, "%q imports %q", name, ours)
+			}
+			require.NotEqual(t, module, i, "%q imports the root", name)
+			require.NotContains(t, notInTheLibrary, i, "%q imports %q", name, i)
+			if name != "internal/vfs" {
+				require.NotContains(t, doors[1:], i, "%q imports %q", name, i)
+			}
+		}
+	}
+}

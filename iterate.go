@@ -1,0 +1,317 @@
+package seglog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+
+	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/segment"
+)
+
+// IterOptions are choices for Records and Batches. nil means none.
+type IterOptions struct {
+	// Follow waits at the log end for more, until the context ends. Without
+	// it the iteration ends where the log ended when it began.
+	Follow bool
+	// To ends the iteration before that offset. 0 means no such limit.
+	To int64
+	// SkipDamaged goes on behind a batch that cannot be read. The damage is
+	// yielded as an error all the same, as a *CorruptionError, and then the
+	// iteration goes on instead of ending.
+	SkipDamaged bool
+	// Control includes control records (transaction markers).
+	Control bool
+}
+
+// Records yields the records from the given offset on, in order. Offsets that
+// no record has are stepped over, control records are left out. A record is
+// valid until the next one is asked for; Record.Clone makes a copy to keep.
+//
+// An error ends the iteration, but for damage with SkipDamaged: an *OffsetError
+// when from is outside of the log (its end is inside, and yields nothing), a
+// *CorruptionError, ErrTruncated when the log was truncated below the place the
+// iteration had reached, ErrClosed, or the context's error.
+//
+// The iteration may go on for as long as it likes and holds nothing meanwhile:
+// when retention overtakes it, it ends with an *OffsetError.
+func (l *Log) Records(ctx context.Context, from int64, opts *IterOptions) iter.Seq2[Record, error] {
+	if opts == nil {
+		opts = &IterOptions{}
+	}
+	return func(yield func(Record, error) bool) {
+		it := iterators.Get().(*record.Iterator)
+		defer iterators.Put(it)
+		w := l.walk(ctx, from, opts)
+		defer walks.Put(w)
+		for w.next() {
+			if !w.yieldRecords(it, yield) {
+				return
+			}
+		}
+	}
+}
+
+// yieldRecords passes on the records of the present batch, or the error in its
+// place. It reports whether to go on.
+func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool) bool {
+	if w.err != nil {
+		return yield(Record{}, w.err) && w.stepOver()
+	}
+	b := w.batch
+	if b.IsControl() && !w.opts.Control {
+		return true
+	}
+	err := it.Reset(b)
+	for ok := err == nil && it.SkipTo(w.from); ok; ok = it.Next() {
+		r := it.Record()
+		if r.Offset >= w.to {
+			return false
+		}
+		if !yield(*r, nil) {
+			return false
+		}
+	}
+	if err == nil {
+		err = it.Err()
+	}
+	if err == nil {
+		return true
+	}
+	err = damagedBatch(w.scan.Segment(), w.position, b, err)
+	return yield(Record{}, fmt.Errorf("records: %w", err)) && w.opts.SkipDamaged
+}
+
+// Batches yields the batches as they are stored, from the one that holds the
+// given offset on; the first may begin below it. Their checksums are verified. A
+// batch is valid until the next one is asked for. Everything else is as with
+// Records; control batches are included.
+func (l *Log) Batches(ctx context.Context, from int64, opts *IterOptions) iter.Seq2[record.Batch, error] {
+	if opts == nil {
+		opts = &IterOptions{}
+	}
+	return func(yield func(record.Batch, error) bool) {
+		w := l.walk(ctx, from, opts)
+		defer walks.Put(w)
+		for w.next() {
+			if w.err != nil {
+				if !yield(record.Batch{}, w.err) || !w.stepOver() {
+					return
+				}
+				continue
+			}
+			if w.batch.BaseOffset() >= w.to || !yield(w.batch, nil) {
+				return
+			}
+		}
+	}
+}
+
+// walk goes through the batches of a log, across segments, rolls, removals and
+// truncations. It holds a segment only while it reads ahead.
+type walk struct {
+	log  *Log
+	ctx  context.Context
+	opts *IterOptions
+
+	from, to   int64 // to is exclusive
+	generation int64
+	started    bool
+	aimed      bool // scan is at the present batch, or where the next will be
+
+	scan     segment.Scanner
+	batch    record.Batch // the present one, if have
+	have     bool
+	position int64 // of batch
+	err      error // in place of a batch
+}
+
+func (l *Log) walk(ctx context.Context, from int64, opts *IterOptions) *walk {
+	w := walks.Get().(*walk)
+	*w = walk{log: l, ctx: ctx, opts: opts, from: from, scan: w.scan}
+	return w
+}
+
+// walks keeps the buffers of ended iterations.
+var walks = sync.Pool{New: func() any { return new(walk) }}
+
+// start fixes the bounds when the iteration begins, not when it was made.
+func (w *walk) start() error {
+	w.started = true
+	w.generation = w.log.generation.Load()
+	w.to = int64(1<<63 - 1)
+	if !w.opts.Follow {
+		w.to = w.log.end.Load()
+	}
+	if w.opts.To > 0 {
+		w.to = min(w.to, w.opts.To)
+	}
+	return w.log.check(w.from)
+}
+
+// next moves to the next batch, or to an error. It reports false at the end.
+func (w *walk) next() bool {
+	if w.err != nil && !w.recoverable() {
+		return false
+	}
+	w.err = nil
+	if !w.started {
+		if err := w.start(); err != nil {
+			w.err = fmt.Errorf("records: %w", err)
+			return true
+		}
+	} else if w.have {
+		w.from = w.batch.LastOffset() + 1
+		w.scan.Advance()
+	}
+	w.have = false
+	for w.from < w.to {
+		if err := context.Cause(w.ctx); err != nil {
+			w.err = err
+			return true
+		}
+		err := w.load()
+		switch {
+		case err == nil:
+			return w.batch.BaseOffset() < w.to
+		case errors.Is(err, io.EOF):
+			if !w.opts.Follow {
+				return false
+			}
+			if w.err = w.await(); w.err != nil {
+				return true
+			}
+		default:
+			w.err = fmt.Errorf("records: %w", err)
+			return true
+		}
+	}
+	return false
+}
+
+// await blocks at the log end.
+func (w *walk) await() error {
+	truncated, err := w.log.waitFor(w.ctx, w.from, w.generation)
+	if err != nil {
+		return err
+	}
+	if truncated {
+		return w.noticeTruncation()
+	}
+	return nil
+}
+
+// noticeTruncation takes the new generation if the position is still there.
+func (w *walk) noticeTruncation() error {
+	w.generation = w.log.generation.Load()
+	w.aimed = false
+	if end := w.log.end.Load(); w.from > end {
+		return fmt.Errorf("records: at offset %d, the log now ends at %d: %w", w.from, end, ErrTruncated)
+	}
+	if !w.opts.Follow {
+		w.to = min(w.to, w.log.end.Load())
+	}
+	return nil
+}
+
+// load reads the batch that holds w.from, or the next one there is.
+func (w *walk) load() error {
+	if w.aimed {
+		err := w.loadHere()
+		switch {
+		case errors.Is(err, io.EOF) && w.scan.Segment() == w.log.set.Load().active:
+			return err // at the log end
+		case errors.Is(err, io.EOF), errors.Is(err, segment.ErrRetired), errors.Is(err, errStale):
+			w.aimed = false
+		default:
+			return err
+		}
+	}
+	return w.loadAnew()
+}
+
+var errStale = errors.New("log was truncated meanwhile")
+
+// loadHere goes on in the segment of the batch before.
+func (w *walk) loadHere() error {
+	s := w.scan.Segment()
+	if err := s.Acquire(); err != nil {
+		return err
+	}
+	defer s.Release()
+	if w.log.generation.Load() != w.generation {
+		w.scan.Forget()
+		return errStale
+	}
+	w.scan.Extend(s.View().Size)
+	return w.take()
+}
+
+// loadAnew finds the segment by offset.
+func (w *walk) loadAnew() error {
+	if w.log.generation.Load() != w.generation {
+		if err := w.noticeTruncation(); err != nil {
+			return err
+		}
+	}
+	if start := w.log.start.Load(); w.from < start {
+		return &OffsetError{Offset: w.from, Start: start, End: w.log.end.Load()}
+	}
+	if err := w.log.seek(&w.scan, w.from); err != nil {
+		return err
+	}
+	defer w.scan.Segment().Release()
+	w.aimed = true
+	return w.take()
+}
+
+// take reads the present batch, stepping over any that lie wholly below from:
+// an offset is never served twice, whatever the files say.
+func (w *walk) take() error {
+	for {
+		b, err := w.scan.Checked()
+		if err != nil {
+			return err
+		}
+		if b.BaseOffset() >= w.log.end.Load() {
+			return io.EOF // written, but not yet published
+		}
+		if b.LastOffset() >= w.from {
+			w.batch, w.position, w.have = b, w.scan.Position(), true
+			return nil
+		}
+		w.scan.Advance()
+	}
+}
+
+// recoverable says whether the iteration can go on behind the present error.
+func (w *walk) recoverable() bool {
+	var damage *CorruptionError
+	return w.opts.SkipDamaged && errors.As(w.err, &damage)
+}
+
+// stepOver moves the position behind damage: to the next batch where its frame
+// is sound, else to the next segment.
+func (w *walk) stepOver() bool {
+	var damage *CorruptionError
+	if !w.recoverable() || !errors.As(w.err, &damage) {
+		return false
+	}
+	next := int64(-1)
+	if damage.LastOffset >= w.from {
+		next = damage.LastOffset + 1
+	}
+	if damage.LastOffset < 0 || errors.Is(damage, record.ErrShort) || next < 0 {
+		s := w.log.set.Load().after(damage.BaseOffset)
+		if s == nil {
+			return false
+		}
+		next = s.Base()
+	}
+	w.from = max(next, w.from+1)
+	w.aimed, w.have = false, false
+	return true
+}

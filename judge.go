@@ -1,0 +1,230 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/segment"
+)
+
+// directory is what a partition directory holds, after leftovers of a crash
+// were judged.
+type directory struct {
+	bases  []int64 // of the segments, ascending
+	suffix map[int64]string
+}
+
+// listing is the files of a partition directory that are ours, by state.
+type listing struct {
+	live, deleted, cleaned, swap, temp []layout.File
+}
+
+func (l *Log) list() (listing, error) {
+	var found listing
+	entries, err := l.opts.fs.ReadDir(l.dir)
+	if err != nil {
+		return found, err
+	}
+	for _, e := range entries {
+		f, ok := layout.ParseFile(e.Name())
+		if !ok || !e.Type().IsRegular() {
+			continue // not ours: never read, moved or deleted
+		}
+		switch f.State {
+		case layout.Live:
+			if f.Kind.Segment() {
+				found.live = append(found.live, f)
+			}
+		case layout.Deleted:
+			found.deleted = append(found.deleted, f)
+		case layout.Cleaned:
+			found.cleaned = append(found.cleaned, f)
+		case layout.Swap:
+			found.swap = append(found.swap, f)
+		case layout.Temp:
+			found.temp = append(found.temp, f)
+		}
+	}
+	return found, nil
+}
+
+// verdict is what to do with the files of a directory. Kafka's LogLoader.java
+// decides the same way: leftovers are judged as a set, never file by file.
+type verdict struct {
+	remove []layout.File // leftovers, and what a swap replaces
+	rename []layout.File // swap files that count
+	keep   []layout.File // live files that stay
+}
+
+// decide judges a listing. covered tells the offsets [from, to) that the given
+// swap logs hold.
+//
+// A .cleaned file is never complete, and its presence means that the renames
+// from .cleaned to .swap, done from the last segment down, had not ended: then a
+// .swap at or above it belongs to the same unfinished round. Otherwise the .swap
+// files are the round's whole outcome and replace what they cover.
+func decide(found listing, covered func(swap []layout.File) (from, to int64, err error)) (verdict, error) {
+	var v verdict
+	v.remove = append(v.remove, found.deleted...)
+	v.remove = append(v.remove, found.cleaned...)
+	v.remove = append(v.remove, found.temp...)
+	unfinished := int64(-1)
+	for _, f := range found.cleaned {
+		if unfinished < 0 || f.Base < unfinished {
+			unfinished = f.Base
+		}
+	}
+	for _, f := range found.swap {
+		if unfinished >= 0 && f.Base >= unfinished {
+			v.remove = append(v.remove, f)
+		} else {
+			v.rename = append(v.rename, f)
+		}
+	}
+	var from, to int64
+	if slices.ContainsFunc(v.rename, isLog) {
+		var err error
+		if from, to, err = covered(v.rename); err != nil {
+			return v, err
+		}
+	}
+	for _, f := range found.live {
+		if f.Base >= from && f.Base < to {
+			v.remove = append(v.remove, f)
+		} else {
+			v.keep = append(v.keep, f)
+		}
+	}
+	return v, nil
+}
+
+func isLog(f layout.File) bool { return f.Kind == layout.Log }
+
+// covered is the range of offsets of the swap logs.
+func (l *Log) covered(swap []layout.File) (from, to int64, err error) {
+	from, to = int64(1<<63-1), 0
+	for _, f := range swap {
+		if !isLog(f) {
+			continue
+		}
+		o := l.opts.segmentOptions()
+		o.ReadOnly, o.Suffix = true, layout.SwapSuffix
+		next, err := endOf(segment.Open(l.dir, f.Base, o))
+		if err != nil {
+			return 0, 0, err
+		}
+		from, to = min(from, f.Base), max(to, next)
+	}
+	return from, to, nil
+}
+
+// endOf is the last offset of a segment + 1, read from its headers.
+func endOf(s *segment.Segment) (int64, error) {
+	defer s.Retire()
+	if err := s.Acquire(); err != nil {
+		return 0, err
+	}
+	defer s.Release()
+	var c segment.Scanner
+	c.Reset(s, 0, s.View().Size)
+	next := s.Base()
+	for {
+		h, err := c.Header()
+		if errors.Is(err, io.EOF) {
+			return next, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		next = h.LastOffset + 1
+		c.Advance()
+	}
+}
+
+// judge carries the verdict out and returns the segments that remain.
+func (l *Log) judge() (directory, error) {
+	found, err := l.list()
+	if err != nil {
+		return directory{}, err
+	}
+	v, err := decide(found, l.covered)
+	if err != nil {
+		return directory{}, fmt.Errorf("judge leftovers: %w", err)
+	}
+	v.remove = append(v.remove, orphans(v)...)
+	for _, f := range v.remove {
+		if err := l.opts.fs.Remove(filepath.Join(l.dir, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return directory{}, err
+		}
+		l.recovery.Removed = append(l.recovery.Removed, f.Name)
+	}
+	for _, f := range v.rename {
+		live := layout.SegmentFileName(f.Kind, f.Base, layout.Live)
+		if err := l.opts.fs.Rename(filepath.Join(l.dir, f.Name), filepath.Join(l.dir, live)); err != nil {
+			return directory{}, err
+		}
+		l.recovery.Swapped = append(l.recovery.Swapped, f.Name)
+	}
+	if len(v.remove)+len(v.rename) > 0 {
+		if err := l.opts.fs.SyncDir(l.dir); err != nil {
+			return directory{}, err
+		}
+	}
+	return v.directory(), nil
+}
+
+// survey judges without touching anything: swap files that count are read
+// under the names they have.
+func (l *Log) survey() (directory, error) {
+	found, err := l.list()
+	if err != nil {
+		return directory{}, err
+	}
+	v, err := decide(found, l.covered)
+	if err != nil {
+		return directory{}, fmt.Errorf("judge leftovers: %w", err)
+	}
+	return v.directory(), nil
+}
+
+func (v verdict) directory() directory {
+	d := directory{suffix: map[int64]string{}}
+	for _, f := range v.keep {
+		if isLog(f) {
+			d.bases = append(d.bases, f.Base)
+		}
+	}
+	for _, f := range v.rename {
+		if isLog(f) {
+			d.bases = append(d.bases, f.Base)
+			d.suffix[f.Base] = layout.SwapSuffix
+		}
+	}
+	slices.Sort(d.bases)
+	return d
+}
+
+// orphans are index files whose log is gone.
+func orphans(v verdict) []layout.File {
+	logs := map[int64]bool{}
+	for _, f := range append(slices.Clone(v.keep), v.rename...) {
+		if isLog(f) {
+			logs[f.Base] = true
+		}
+	}
+	var gone []layout.File
+	for _, f := range v.keep {
+		switch f.Kind {
+		case layout.OffsetIndex, layout.TimeIndex, layout.TxnIndex:
+			if !logs[f.Base] {
+				gone = append(gone, f)
+			}
+		}
+	}
+	return gone
+}

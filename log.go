@@ -1,0 +1,169 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/segment"
+)
+
+// Log is one partition: an ordered sequence of records, each with an offset.
+// Its methods may be called from any goroutine.
+type Log struct {
+	dir  string
+	opts Options // resolved
+
+	// What readers see. The three offsets only ever grow, but for
+	// truncation, which sets them back and counts up generation.
+	// Invariant: start <= durable <= end.
+	set        atomic.Pointer[segmentSet]
+	start      atomic.Int64 // log start offset: the first readable
+	durable    atomic.Int64 // all below it is on disk
+	end        atomic.Int64 // log end offset: the next to be given out
+	generation atomic.Int64
+
+	// maintain is held by whoever removes segments or moves the log start,
+	// so that there is one at a time. It comes before sync in lock order.
+	maintain sync.Mutex
+
+	// sync is held by the one who syncs for all that wait behind it. It comes
+	// before append in lock order.
+	sync sync.Mutex
+
+	// append guards writing.
+	append struct {
+		sync.Mutex
+		unsynced  []*segment.Segment // may hold bytes that are not on disk
+		jitter    int64              // ms taken off segment.ms for the active segment
+		lastStamp int64              // last append time given out
+		failed    error              // first cause; once set, writing is refused
+		closed    bool
+	}
+
+	// state is what the state file holds. Its lock is the last in lock order.
+	state struct {
+		sync.Mutex
+		checkpoint.State
+	}
+
+	arrivals   arrivals
+	background sync.WaitGroup // flushing after a roll
+
+	locks    []io.Closer
+	recovery Recovery
+	closed   atomic.Bool
+}
+
+// Close writes what is needed to open the log quickly the next time, syncs
+// it, and gives the directory free. Appends and reads under way end first;
+// iterations and waits end with ErrClosed. Close again does nothing.
+func (l *Log) Close() error {
+	l.background.Wait()
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	l.sync.Lock()
+	defer l.sync.Unlock()
+	l.append.Lock()
+	defer l.append.Unlock()
+	if l.append.closed {
+		return nil
+	}
+	l.append.closed = true
+	l.closed.Store(true)
+	l.arrivals.announce()
+
+	var errs []error
+	failed := l.append.failed != nil
+	if !l.opts.ReadOnly && !failed {
+		errs = append(errs, l.syncLocked())
+	}
+	active := l.set.Load().active
+	size, err := active.Size()
+	errs = append(errs, err)
+	for s := range l.set.Load().ascending() {
+		errs = append(errs, s.Retire())
+	}
+	err = errors.Join(errs...)
+	if !l.opts.ReadOnly && !failed && err == nil {
+		end := l.end.Load()
+		err = l.changeState(func(st *checkpoint.State) {
+			st.RecoveryPoint = end
+			st.Clean = &checkpoint.CleanMark{EndOffset: end, Segment: active.Base(), Size: size}
+		})
+	}
+	for i := len(l.locks) - 1; i >= 0; i-- {
+		err = errors.Join(err, l.locks[i].Close())
+	}
+	if err != nil {
+		return fmt.Errorf("close log %s: %w", l.dir, err)
+	}
+	return nil
+}
+
+// changeState changes the state and, in one step, its file.
+func (l *Log) changeState(change func(*checkpoint.State)) error {
+	l.state.Lock()
+	defer l.state.Unlock()
+	next := l.state.State
+	change(&next)
+	if next == l.state.State {
+		return nil
+	}
+	if err := checkpoint.WriteState(l.opts.fs, l.statePath(), next); err != nil {
+		return err
+	}
+	l.state.State = next
+	return nil
+}
+
+func (l *Log) statePath() string { return filepath.Join(l.dir, layout.SeglogStateName) }
+
+// Dir is the directory of the log.
+func (l *Log) Dir() string { return l.dir }
+
+// Offsets are the bounds of a log at one moment.
+type Offsets struct {
+	// Start is the log start offset, the first that can be read. It may lie
+	// inside a segment, even inside a batch.
+	Start int64
+	// Durable: every record below it is on disk.
+	Durable int64
+	// End is the log end offset, the one the next record gets.
+	End int64
+}
+
+// Offsets returns the bounds of the log. Taken one after the other, they are
+// consistent in that Start <= Durable <= End.
+func (l *Log) Offsets() Offsets {
+	// End is read last and start first: both grow in between, if anything.
+	start := l.start.Load()
+	durable := l.durable.Load()
+	end := l.end.Load()
+	return Offsets{Start: min(start, end), Durable: min(durable, end), End: end}
+}
+
+// writableLocked says why nothing may be written, if so. append is held.
+func (l *Log) writableLocked() error {
+	switch {
+	case l.append.closed:
+		return ErrClosed
+	case l.opts.ReadOnly:
+		return ErrReadOnly
+	case l.append.failed != nil:
+		return fmt.Errorf("%w: %w", ErrFailed, l.append.failed)
+	}
+	return nil
+}
+
+// failLocked puts the log in the failed state. append is held.
+func (l *Log) failLocked(cause error) {
+	if l.append.failed == nil {
+		l.append.failed = cause
+	}
+}

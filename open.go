@@ -1,0 +1,432 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/segment"
+)
+
+// Open opens the log in a directory, which is created if need be. Its name
+// does not matter here; Kafka wants "<topic>-<partition>".
+//
+// A log that was not closed is recovered first: what a crash left behind of
+// swaps and removals is judged, every batch behind the recovery point is checked,
+// the tail is cut behind the last good one, and indexes are rebuilt. What was
+// done is in Stats. The time this takes does not depend on the size of the log,
+// but on what was written since the last roll or close.
+//
+// One Log at a time may have the directory open for writing: ErrLocked says that
+// another has, or that the directory belongs to a running Kafka broker.
+func Open(dir string, opts Options) (*Log, error) {
+	l, err := open(dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", dir, err)
+	}
+	return l, nil
+}
+
+func open(dir string, opts Options) (*Log, error) {
+	opts, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{dir: dir, opts: opts}
+	if opts.ReadOnly {
+		return l, l.openReadOnly()
+	}
+	if err := opts.fs.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := l.checkDirectory(); err != nil {
+		return nil, err
+	}
+	if err := l.lock(); err != nil {
+		l.unlock()
+		return nil, err
+	}
+	if err := l.openWritable(); err != nil {
+		l.abandon()
+		return nil, err
+	}
+	return l, nil
+}
+
+// checkDirectory refuses to make a log of a directory that is something else:
+// one that holds files, and none of them ours.
+func (l *Log) checkDirectory() error {
+	entries, err := l.opts.fs.ReadDir(l.dir)
+	if err != nil {
+		return err
+	}
+	var foreign string
+	for _, e := range entries {
+		switch _, ours := layout.ParseFile(e.Name()); {
+		case ours:
+			return nil
+		case !strings.HasPrefix(e.Name(), ".") && e.Name() != "lost+found":
+			foreign = e.Name()
+		}
+	}
+	if foreign != "" {
+		return fmt.Errorf("%w: it holds %q and no segment", ErrNotALog, foreign)
+	}
+	return nil
+}
+
+// lock takes the directory for this Log. If it lies in the log directory of a
+// Kafka broker, the broker's own lock is taken too, shared with other seglog
+// processes: broker and library keep each other out.
+func (l *Log) lock() error {
+	own, err := l.opts.fs.Lock(filepath.Join(l.dir, layout.LockFileName), vfs.Exclusive)
+	if err != nil {
+		return err
+	}
+	l.locks = append(l.locks, own)
+	parent := filepath.Dir(l.dir)
+	if _, err := l.opts.fs.Stat(filepath.Join(parent, layout.MetaPropertiesName)); err != nil {
+		return nil // not a broker's
+	}
+	shared, err := l.opts.fs.Lock(filepath.Join(parent, layout.LockFileName), vfs.Shared)
+	if err != nil {
+		return err
+	}
+	l.locks = append(l.locks, shared)
+	return nil
+}
+
+func (l *Log) unlock() {
+	for _, c := range l.locks {
+		c.Close()
+	}
+}
+
+// abandon gives up an open that failed half-way.
+func (l *Log) abandon() {
+	if set := l.set.Load(); set != nil {
+		for s := range set.ascending() {
+			s.Retire()
+		}
+	}
+	l.unlock()
+}
+
+func (l *Log) openWritable() error {
+	if err := l.readState(); err != nil {
+		return err
+	}
+	// The mark goes off the disk before anything is touched: a crash from
+	// here on must not find the directory marked as clean.
+	clean := l.state.Clean
+	if err := l.changeState(func(st *checkpoint.State) { st.Clean = nil }); err != nil {
+		return err
+	}
+	dir, err := l.judge()
+	if err != nil {
+		return err
+	}
+	if len(dir.bases) == 0 {
+		return l.begin()
+	}
+	segments := make([]*segment.Segment, len(dir.bases))
+	for i, base := range dir.bases {
+		segments[i] = segment.Open(l.dir, base, l.opts.segmentOptions())
+	}
+	l.set.Store(newSegmentSet(segments))
+	if err := l.openTail(segments, clean); err != nil {
+		return err
+	}
+	return l.settle()
+}
+
+// readState reads the state file. A log without one, or with a damaged one,
+// is new or was written by Kafka: then the broker's checkpoints tell, if they are
+// there, and else the last segment alone is taken for unsynced, since sealed ones
+// are synced behind each roll.
+func (l *Log) readState() error {
+	state, err := checkpoint.ReadState(l.opts.fs, l.statePath())
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, checkpoint.ErrCorrupt):
+		state = checkpoint.State{RecoveryPoint: math.MaxInt64}
+	default:
+		return err
+	}
+	broker := l.brokerState()
+	l.state.State = checkpoint.State{
+		LogStartOffset: max(state.LogStartOffset, broker.LogStartOffset),
+		RecoveryPoint:  min(state.RecoveryPoint, broker.RecoveryPoint),
+		Clean:          state.Clean,
+	}
+	return nil
+}
+
+// brokerState is what the checkpoints of a Kafka log directory say of this
+// partition, if it lies in one.
+func (l *Log) brokerState() checkpoint.State {
+	state := checkpoint.State{RecoveryPoint: math.MaxInt64}
+	dir, err := layout.ParseDir(filepath.Base(l.dir))
+	if err != nil {
+		return state
+	}
+	lookup := func(name string) (int64, bool) {
+		data, err := vfs.ReadFile(l.opts.fs, filepath.Join(filepath.Dir(l.dir), name), maxCheckpoint)
+		if err != nil {
+			return 0, false
+		}
+		entries, _, _ := checkpoint.ParseOffsets(data) // good lines of a bad file count
+		for _, e := range entries {
+			if e.Topic == dir.Topic && e.Partition == dir.Partition {
+				return e.Offset, true
+			}
+		}
+		return 0, false
+	}
+	if offset, ok := lookup(layout.RecoveryPointName); ok {
+		state.RecoveryPoint = offset
+	}
+	state.LogStartOffset, _ = lookup(layout.LogStartName)
+	return state
+}
+
+// maxCheckpoint bounds a checkpoint file: one line for each of a few hundred
+// thousand partitions.
+const maxCheckpoint = 64 << 20
+
+// begin makes the first segment. If the state file knows of offsets that were
+// in use, the segments are lost; their offsets are not given out again.
+func (l *Log) begin() error {
+	base := l.state.LogStartOffset
+	if l.state.RecoveryPoint < math.MaxInt64 {
+		base = max(base, l.state.RecoveryPoint)
+	}
+	l.recovery.Restarted = base > 0
+	if base == 0 {
+		base = l.opts.StartOffset
+	}
+	s, err := l.createSegment(base)
+	if err != nil {
+		return err
+	}
+	l.set.Store(newSegmentSet([]*segment.Segment{s}))
+	err = l.changeState(func(st *checkpoint.State) { st.LogStartOffset, st.RecoveryPoint = base, base })
+	if err != nil {
+		return err
+	}
+	l.start.Store(base)
+	l.durable.Store(base)
+	l.end.Store(base)
+	l.drawJitterLocked()
+	return nil
+}
+
+// openTail makes the last segment the active one, recovering what needs it.
+func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark) error {
+	active := segments[len(segments)-1]
+	if l.closedCleanly(active, clean) {
+		err := active.Activate()
+		if err == nil && active.NextOffset() == clean.EndOffset {
+			l.recovery.Clean = true
+			return nil
+		}
+		if err != nil && !errors.Is(err, ErrCorrupt) {
+			return err
+		}
+	}
+	return l.recover(segments)
+}
+
+// closedCleanly reports whether the mark of a clean close is about the files
+// that are here: a broker may have written to them since.
+func (l *Log) closedCleanly(active *segment.Segment, clean *checkpoint.CleanMark) bool {
+	if clean == nil || clean.Segment != active.Base() {
+		return false
+	}
+	size, err := active.Size()
+	return err == nil && size == clean.Size
+}
+
+// recover scans the segments from the one that holds the recovery point on.
+// The first damage ends the log: what lies behind was never promised.
+func (l *Log) recover(segments []*segment.Segment) error {
+	first := 0
+	for i, s := range segments {
+		if s.Base() <= l.state.RecoveryPoint {
+			first = i
+		}
+	}
+	for i := first; i < len(segments); i++ {
+		s := segments[i]
+		r, err := s.Recover(nil)
+		if err != nil {
+			return err
+		}
+		l.recovery.Scanned++
+		if r.Cut > 0 {
+			l.recovery.Cut = append(l.recovery.Cut, Cut{File: s.Name(), Position: r.Bytes, Bytes: r.Cut, Reason: r.Reason})
+		}
+		if i+1 == len(segments) {
+			return nil
+		}
+		if r.Cut > 0 {
+			return l.endAt(segments, i)
+		}
+		if next := segments[i+1].Base(); s.NextOffset() > next {
+			return &OverlapError{Segment: s.Base(), LastOffset: s.NextOffset() - 1, Next: next}
+		}
+		if err := errors.Join(s.Seal(), s.Sync()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endAt makes segment i the last one. Those behind it are set aside, not
+// deleted: someone may want to look at them.
+func (l *Log) endAt(segments []*segment.Segment, i int) error {
+	for _, s := range slices.Backward(segments[i+1:]) {
+		if err := s.Retire(); err != nil {
+			return err
+		}
+		for _, path := range s.Paths() {
+			err := l.opts.fs.Rename(path, path+cutSuffix)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			l.recovery.SetAside = append(l.recovery.SetAside, filepath.Base(path))
+		}
+	}
+	l.set.Store(newSegmentSet(segments[:i+1]))
+	return l.opts.fs.SyncDir(l.dir)
+}
+
+// cutSuffix marks a file that recovery took out of the log. Neither we nor
+// Kafka look at such files.
+const cutSuffix = ".cut"
+
+// settle makes what was found durable and sets the offsets.
+func (l *Log) settle() error {
+	set := l.set.Load()
+	end := set.active.NextOffset()
+	if !l.recovery.Clean {
+		if err := set.active.Sync(); err != nil {
+			return err
+		}
+	}
+	start := max(l.state.LogStartOffset, set.first().Base())
+	if start > end {
+		// Everything up to the log start is gone. Its offsets are not given
+		// out again.
+		l.recovery.Restarted = true
+		return l.restartLocked(start)
+	}
+	l.start.Store(start)
+	l.end.Store(end)
+	l.durable.Store(end)
+	l.drawJitterLocked()
+	return l.changeState(func(st *checkpoint.State) {
+		st.LogStartOffset = start
+		// Sealed segments are synced, now if not before.
+		st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base())
+	})
+}
+
+// openReadOnly opens what is there without changing it.
+func (l *Log) openReadOnly() error {
+	fi, err := l.opts.fs.Stat(l.dir)
+	if err != nil {
+		return err
+	}
+	if !fi.IsDir() {
+		return &fs.PathError{Op: "open", Path: l.dir, Err: errors.New("not a directory")}
+	}
+	if err := l.readState(); err != nil {
+		return err
+	}
+	dir, err := l.survey()
+	if err != nil {
+		return err
+	}
+	if len(dir.bases) == 0 {
+		return ErrNotALog
+	}
+	segments := make([]*segment.Segment, len(dir.bases))
+	for i, base := range dir.bases {
+		o := l.opts.segmentOptions()
+		o.Suffix = dir.suffix[base]
+		segments[i] = segment.Open(l.dir, base, o)
+	}
+	l.set.Store(newSegmentSet(segments))
+	return l.bound()
+}
+
+// bound finds the end of a read-only log.
+func (l *Log) bound() error {
+	set := l.set.Load()
+	r, err := set.active.BoundTail()
+	if err != nil {
+		return err
+	}
+	l.recovery.Clean = r.Cut == 0
+	l.recovery.Cut = nil
+	if r.Cut > 0 {
+		l.recovery.Cut = []Cut{{File: set.active.Name(), Position: r.Bytes, Bytes: r.Cut, Reason: r.Reason}}
+	}
+	end := set.active.NextOffset()
+	l.end.Store(end)
+	l.durable.Store(end)
+	l.start.Store(min(max(l.state.LogStartOffset, set.first().Base()), end))
+	return nil
+}
+
+// Refresh looks again for what another process has appended, rolled, removed
+// or truncated, in a log that was opened with Options.ReadOnly. Iterations that
+// follow go on.
+func (l *Log) Refresh() error {
+	if !l.opts.ReadOnly {
+		return fmt.Errorf("refresh: %w", &OptionError{Field: "ReadOnly", Value: "false", Want: "true"})
+	}
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	if l.closed.Load() {
+		return fmt.Errorf("refresh: %w", ErrClosed)
+	}
+	if err := l.refresh(); err != nil {
+		return fmt.Errorf("refresh %s: %w", l.dir, err)
+	}
+	return nil
+}
+
+func (l *Log) refresh() error {
+	before := l.end.Load()
+	old := l.set.Load()
+	fresh := &Log{dir: l.dir, opts: l.opts}
+	if err := fresh.openReadOnly(); err != nil {
+		return err
+	}
+	l.recovery = fresh.recovery
+	l.set.Store(fresh.set.Load())
+	l.start.Store(fresh.start.Load())
+	l.end.Store(fresh.end.Load())
+	l.durable.Store(fresh.durable.Load())
+	if l.end.Load() < before {
+		l.generation.Add(1)
+	}
+	l.arrivals.announce()
+	var errs []error
+	for s := range old.ascending() {
+		errs = append(errs, s.Retire())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,163 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/segment"
+)
+
+// Options are the settings of a log. The zero value is useful: every field
+// left at zero means Kafka's default for the topic setting it is named after.
+// A duration field drops the ".ms" of Kafka's name.
+type Options struct {
+	// SegmentBytes is segment.bytes: the size at which the active segment
+	// is sealed and a new one begun. 14 to 2147483647; 0 means 1073741824.
+	SegmentBytes int64
+	// SegmentAge is segment.ms: the age at which the active segment is
+	// sealed at the next append. It is measured in record time, from the largest
+	// timestamp of the segment's first batch, or on the clock while records
+	// carry no timestamp. 0 means 7 days.
+	SegmentAge time.Duration
+	// SegmentJitter is segment.jitter.ms: up to so much is taken off
+	// SegmentAge at random for each segment, so that many logs do not roll at
+	// once. 0 means none.
+	SegmentJitter time.Duration
+	// SegmentIndexBytes is segment.index.bytes: the size at which an index
+	// counts as full, which seals the segment. Unlike Kafka's, an index file
+	// is not made that large at once but grows. 0 means 10485760.
+	SegmentIndexBytes int
+	// IndexIntervalBytes is index.interval.bytes: an index entry is added
+	// when more than so many bytes were appended since the last one. Kafka's 0
+	// (an entry for every batch) is written 1 here. 0 means 4096.
+	IndexIntervalBytes int
+	// MaxMessageBytes is max.message.bytes: the largest batch Append and
+	// AppendBatch take, as stored, with its header. 0 means 1048588.
+	MaxMessageBytes int
+	// Compression is compression.type for the batches Append encodes. The
+	// zero value is record.None.
+	Compression record.Codec
+	// CompressionLevel is compression.gzip.level, .lz4.level or .zstd.level.
+	// 0 means the codec's default.
+	CompressionLevel int
+	// TimestampType is message.timestamp.type. The zero value is
+	// record.CreateTime.
+	TimestampType record.TimestampType
+	// LeaderEpoch is stamped into every batch that Append and AppendBatch
+	// write. Kafka fences by it; a lone log may leave it 0.
+	LeaderEpoch int32
+
+	// RetentionBytes is retention.bytes: ApplyRetention removes the oldest
+	// segments while the rest is still at least so large. 0 means unlimited,
+	// as Kafka's -1; -1 is the same.
+	RetentionBytes int64
+	// RetentionTime is retention.ms: ApplyRetention removes segments whose
+	// largest timestamp is older. Kafka's default is 7 days; a log removes
+	// nothing unless ApplyRetention is called, and there 0 means 7 days. A
+	// negative value means forever.
+	RetentionTime time.Duration
+
+	// Sync says when appended batches are made durable. The zero value is
+	// SyncAlways. Kafka relies on replication and would by default never sync.
+	Sync SyncPolicy
+	// StartOffset is the offset of the first record of a log that has none
+	// yet. It has no effect on an existing log.
+	StartOffset int64
+	// ReadOnly opens an existing directory without taking its lock or
+	// changing a byte, beside a live writer if need be. The end is found once,
+	// at Open, and again at each Refresh.
+	ReadOnly bool
+
+	fs vfs.FS // nil: the operating system's
+}
+
+// SyncPolicy says what is on disk when an append returns.
+type SyncPolicy int8
+
+const (
+	// SyncAlways: the batch, and all before it. Appends that wait at the
+	// same time share one sync.
+	SyncAlways SyncPolicy = iota
+	// SyncNever: nothing is promised until Sync or Close return. A crash of
+	// the process loses nothing, since the batch was handed to the operating
+	// system; a power loss may take every batch since the last sync, but
+	// never the middle of the log without its end.
+	SyncNever
+)
+
+func (p SyncPolicy) String() string {
+	switch p {
+	case SyncAlways:
+		return "always"
+	case SyncNever:
+		return "never"
+	}
+	return fmt.Sprintf("SyncPolicy(%d)", int8(p))
+}
+
+const (
+	defaultSegmentBytes       = 1 << 30
+	defaultSegmentAge         = 7 * 24 * time.Hour
+	defaultIndexBytes         = 10 << 20
+	defaultIndexIntervalBytes = 4096
+	defaultMaxMessageBytes    = 1<<20 + 12
+	defaultRetentionTime      = 7 * 24 * time.Hour
+
+	minSegmentBytes = 14
+	minIndexBytes   = 24 // two entries of the larger kind: one is reserved for sealing
+)
+
+// resolve puts defaults in place of zeros and refuses what cannot work.
+func (o Options) resolve() (Options, error) {
+	setDefault(&o.SegmentBytes, defaultSegmentBytes)
+	setDefault(&o.SegmentAge, defaultSegmentAge)
+	setDefault(&o.SegmentIndexBytes, defaultIndexBytes)
+	setDefault(&o.IndexIntervalBytes, defaultIndexIntervalBytes)
+	setDefault(&o.MaxMessageBytes, defaultMaxMessageBytes)
+	setDefault(&o.RetentionTime, defaultRetentionTime)
+	setDefault(&o.RetentionBytes, -1)
+	if o.fs == nil {
+		o.fs = vfs.OS
+	}
+	return o, errors.Join(
+		inRange("SegmentBytes", o.SegmentBytes, minSegmentBytes, segment.MaxBytes),
+		inRange("SegmentAge", o.SegmentAge, time.Millisecond, math.MaxInt64),
+		inRange("SegmentJitter", o.SegmentJitter, 0, o.SegmentAge),
+		inRange("SegmentIndexBytes", o.SegmentIndexBytes, minIndexBytes, math.MaxInt32),
+		inRange("IndexIntervalBytes", o.IndexIntervalBytes, 1, math.MaxInt32),
+		inRange("MaxMessageBytes", o.MaxMessageBytes, record.HeaderSize, math.MaxInt32),
+		inRange("Compression", o.Compression, record.None, record.Zstd),
+		inRange("TimestampType", o.TimestampType, record.CreateTime, record.LogAppendTime),
+		inRange("LeaderEpoch", o.LeaderEpoch, 0, math.MaxInt32),
+		inRange("RetentionBytes", o.RetentionBytes, -1, math.MaxInt64),
+		inRange("Sync", o.Sync, SyncAlways, SyncNever),
+		inRange("StartOffset", o.StartOffset, 0, math.MaxInt64-1),
+	)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func inRange[T int | int8 | int32 | int64 | SyncPolicy | record.Codec | record.TimestampType | time.Duration](name string, v, low, high T) error {
+	if v < low || v > high {
+		return &OptionError{Field: name, Value: fmt.Sprint(v), Want: fmt.Sprintf("%v to %v", low, high)}
+	}
+	return nil
+}
+
+func (o *Options) segmentOptions() segment.Options {
+	return segment.Options{
+		FS:                 o.fs,
+		IndexIntervalBytes: int64(o.IndexIntervalBytes),
+		IndexMaxBytes:      o.SegmentIndexBytes,
+		ReadOnly:           o.ReadOnly,
+	}
+}

@@ -1,0 +1,289 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/segment"
+)
+
+// reader is what one look-up needs; pooled, so that look-ups do not allocate.
+type reader struct {
+	scan segment.Scanner
+	it   record.Iterator
+}
+
+var (
+	readers   = sync.Pool{New: func() any { return new(reader) }}
+	iterators = sync.Pool{New: func() any { return new(record.Iterator) }}
+)
+
+// check refuses offsets outside [start, end], and reading a closed log.
+func (l *Log) check(offset int64) error {
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	if at := l.Offsets(); offset < at.Start || offset > at.End {
+		return &OffsetError{Offset: offset, Start: at.Start, End: at.End}
+	}
+	return nil
+}
+
+// seek aims c at the first batch whose last offset is at or above offset, and
+// leaves its segment acquired: the caller releases c.Segment(). io.EOF when there
+// is none.
+func (l *Log) seek(c *segment.Scanner, offset int64) error {
+	var after int64 = -1 // the base of a segment that held nothing at or above offset
+	for {
+		set := l.set.Load()
+		s := set.floor(offset)
+		if after >= 0 {
+			s = set.after(after)
+		} else if s == nil {
+			s = set.first()
+		}
+		if s == nil {
+			return io.EOF
+		}
+		if err := s.Acquire(); err != nil {
+			if errors.Is(err, segment.ErrRetired) {
+				err = l.changed(set)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		err := s.SeekOffset(c, offset)
+		if err == nil {
+			return nil
+		}
+		s.Release()
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+		after = s.Base()
+	}
+}
+
+// changed returns once the set of segments is no longer the given one, in which
+// a segment was found retired. Whoever removes a segment has published the set
+// without it before, or holds the append lock until he does.
+func (l *Log) changed(set *segmentSet) error {
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	if l.set.Load() != set {
+		return nil
+	}
+	l.append.Lock()
+	defer l.append.Unlock()
+	switch {
+	case l.set.Load() != set:
+		return nil
+	case l.append.failed != nil:
+		return fmt.Errorf("%w: %w", ErrFailed, l.append.failed)
+	}
+	return ErrClosed
+}
+
+// Get returns the record at offset. The caller owns it.
+//
+// An offset outside of the log gives an *OffsetError; the log end is outside
+// here. One that no record has, because it was compacted away or is a transaction
+// marker's, gives a *GapError with the offset of the next record, where Records
+// would go on. Damage gives a *CorruptionError. The batch is checked and, if
+// compressed, decompressed: the cost is that of one batch, and one allocation.
+func (l *Log) Get(offset int64) (Record, error) {
+	rec, _, err := l.GetBuffer(offset, nil)
+	return rec, err
+}
+
+// GetBuffer is Get for a caller who brings the memory: key, value and header
+// values of the record are placed in buf, from its start, if it is large enough,
+// and in a larger new one if not. The buffer is returned, to be used again when
+// the record is no longer needed.
+func (l *Log) GetBuffer(offset int64, buf []byte) (Record, []byte, error) {
+	r := readers.Get().(*reader)
+	defer readers.Put(r)
+	rec, buf, err := l.get(r, offset, buf)
+	if err != nil {
+		return Record{}, buf, fmt.Errorf("get offset %d: %w", offset, err)
+	}
+	return rec, buf, nil
+}
+
+func (l *Log) get(r *reader, offset int64, buf []byte) (Record, []byte, error) {
+	if err := l.check(offset); err != nil {
+		return Record{}, buf, err
+	}
+	at := l.Offsets()
+	if offset == at.End {
+		return Record{}, buf, &OffsetError{Offset: offset, Start: at.Start, End: at.End}
+	}
+	for from := offset; ; {
+		err := l.seek(&r.scan, from)
+		if errors.Is(err, io.EOF) {
+			return Record{}, buf, &GapError{Offset: offset, Next: at.End}
+		}
+		if err != nil {
+			return Record{}, buf, err
+		}
+		rec, next, found, err := r.recordAt(offset)
+		if found && rec.Offset == offset {
+			var own Record
+			own, buf = rec.CloneInto(buf)
+			r.scan.Segment().Release()
+			return own, buf, nil
+		}
+		r.scan.Segment().Release()
+		switch {
+		case err != nil:
+			return Record{}, buf, err
+		case found:
+			return Record{}, buf, &GapError{Offset: offset, Next: rec.Offset}
+		}
+		from = next // a batch without the records that matter: go on behind it
+	}
+}
+
+// recordAt decodes the present batch up to the first record at or above offset.
+// Control records do not count. next is where to go on if there is none.
+func (r *reader) recordAt(offset int64) (rec *Record, next int64, found bool, err error) {
+	b, err := r.scan.Checked()
+	if err != nil {
+		return nil, 0, false, err
+	}
+	next = b.LastOffset() + 1
+	if b.IsControl() || b.Count() == 0 {
+		return nil, next, false, nil
+	}
+	if err := r.it.Reset(b); err != nil {
+		return nil, next, false, r.damaged(b, err)
+	}
+	if r.it.SkipTo(offset) {
+		return r.it.Record(), next, true, nil
+	}
+	if err := r.it.Err(); err != nil {
+		return nil, next, false, r.damaged(b, err)
+	}
+	return nil, next, false, nil
+}
+
+// damaged puts the place of batch b to an error of its decoding.
+func (r *reader) damaged(b record.Batch, err error) error {
+	return damagedBatch(r.scan.Segment(), r.scan.Position(), b, err)
+}
+
+func damagedBatch(s *segment.Segment, pos int64, b record.Batch, err error) error {
+	return &CorruptionError{
+		File: s.Name(), BaseOffset: s.Base(), Position: pos, Length: int64(b.Size()),
+		FirstOffset: b.BaseOffset(), LastOffset: b.LastOffset(), Err: err,
+	}
+}
+
+// ReadOptions are choices for Read. nil means none.
+type ReadOptions struct {
+	// Buffer receives the batches if it is large enough.
+	Buffer []byte
+	// HardLimit keeps to the limit even if the first batch is larger; nothing
+	// is returned then, but ReadResult.Needed. By default a read returns at least
+	// one batch, so that a large one cannot block a reader for ever.
+	HardLimit bool
+}
+
+// ReadResult is what Read found.
+type ReadResult struct {
+	// Batches are whole batches as they are stored, one behind the other.
+	// The first one may begin below the offset asked for. The caller owns them;
+	// they lie in ReadOptions.Buffer if that was large enough.
+	Batches []byte
+	// NextOffset is where to read on.
+	NextOffset int64
+	// Needed is the size of the batch that HardLimit kept back, else 0.
+	Needed int
+	// Offsets are the bounds of the log at the time of the read.
+	Offsets
+}
+
+// Read returns the stored bytes of whole batches from the one that holds offset
+// on, or the next one there is, up to maxBytes. At the log end it returns
+// nothing; outside of the log an *OffsetError. Checksums are not verified: the
+// bytes are for someone who will, as a Kafka client does.
+func (l *Log) Read(offset int64, maxBytes int, opts *ReadOptions) (ReadResult, error) {
+	if opts == nil {
+		opts = &ReadOptions{}
+	}
+	r := readers.Get().(*reader)
+	defer readers.Put(r)
+	res, err := l.read(r, offset, maxBytes, opts)
+	if err != nil {
+		return ReadResult{}, fmt.Errorf("read at offset %d: %w", offset, err)
+	}
+	return res, nil
+}
+
+func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (ReadResult, error) {
+	if err := l.check(offset); err != nil {
+		return ReadResult{}, err
+	}
+	res := ReadResult{NextOffset: offset, Offsets: l.Offsets()}
+	err := l.seek(&r.scan, offset)
+	if errors.Is(err, io.EOF) {
+		return res, nil
+	}
+	if err != nil {
+		return res, err
+	}
+	s := r.scan.Segment()
+	defer s.Release()
+	from := r.scan.Position()
+	length, err := r.extent(maxBytes, opts.HardLimit, &res)
+	if err != nil || length == 0 {
+		return res, err
+	}
+	res.Batches = sized(opts.Buffer, length)
+	_, err = vfs.ReadFull(s.View().Log, res.Batches, from)
+	return res, err
+}
+
+// extent counts the bytes of the batches that fit, from the present one on,
+// and notes in res where they end.
+func (r *reader) extent(maxBytes int, hard bool, res *ReadResult) (int, error) {
+	length := 0
+	for {
+		h, err := r.scan.Header()
+		if errors.Is(err, io.EOF) {
+			return length, nil
+		}
+		if err != nil {
+			if length > 0 {
+				return length, nil // the next read will run into it
+			}
+			return 0, err
+		}
+		if h.BaseOffset >= res.End {
+			return length, nil // appended since
+		}
+		if length+h.Size > maxBytes && (length > 0 || hard) {
+			if length == 0 {
+				res.Needed = h.Size
+			}
+			return length, nil
+		}
+		length += h.Size
+		res.NextOffset = h.LastOffset + 1
+		r.scan.Advance()
+	}
+}
+
+func sized(buf []byte, n int) []byte {
+	if cap(buf) >= n {
+		return buf[:n]
+	}
+	return make([]byte, n)
+}

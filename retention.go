@@ -1,0 +1,217 @@
+package seglog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/seglog/seglog/segment"
+)
+
+// DeleteBefore moves the log start to offset: what lies below can no longer
+// be read, and segments that lie below completely are removed. An offset at or
+// below the log start changes nothing; one above the log end gives an
+// *OffsetError. When it returns the new log start is on disk.
+//
+// Kafka calls this DeleteRecords.
+func (l *Log) DeleteBefore(offset int64) error {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	if err := l.mayMaintain(); err != nil {
+		return fmt.Errorf("delete before offset %d: %w", offset, err)
+	}
+	if at := l.Offsets(); offset < 0 || offset > at.End {
+		return fmt.Errorf("delete: %w", &OffsetError{Offset: offset, Start: at.Start, End: at.End})
+	}
+	if offset <= l.start.Load() {
+		return nil
+	}
+	if err := l.moveStart(offset); err != nil {
+		return fmt.Errorf("delete before offset %d: %w", offset, err)
+	}
+	if _, err := l.removeLeading(context.Background(), l.belowStart); err != nil {
+		return fmt.Errorf("delete before offset %d: %w", offset, err)
+	}
+	return nil
+}
+
+func (l *Log) mayMaintain() error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	return l.writableLocked()
+}
+
+// RetentionResult says what ApplyRetention removed.
+type RetentionResult struct {
+	Segments int   // removed
+	Bytes    int64 // their size
+	// Start is the log start offset afterwards.
+	Start int64
+}
+
+// ApplyRetention removes the segments that RetentionBytes, RetentionTime and
+// the log start offset no longer cover, from the oldest on, stopping at the first
+// that must stay. If all of them go a new, empty segment is begun; the log end
+// does not change. A segment counts as old as its newest record, or as its file
+// where records carry no timestamp: one record in the future keeps it, and all
+// behind it.
+//
+// Nothing calls it on its own. Kafka does so every 5 minutes.
+func (l *Log) ApplyRetention(ctx context.Context) (RetentionResult, error) {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	var res RetentionResult
+	if err := l.mayMaintain(); err != nil {
+		return res, fmt.Errorf("apply retention: %w", err)
+	}
+	err := l.applyRetention(ctx, &res)
+	res.Start = l.start.Load()
+	if err != nil {
+		return res, fmt.Errorf("apply retention: %w", err)
+	}
+	return res, nil
+}
+
+func (l *Log) applyRetention(ctx context.Context, res *RetentionResult) error {
+	deciders := []func(*segment.Segment, *segment.Segment) (bool, error){l.belowStart}
+	if ms := l.opts.RetentionTime.Milliseconds(); ms >= 0 {
+		now := time.Now().UnixMilli()
+		deciders = append(deciders, func(s, _ *segment.Segment) (bool, error) {
+			age, err := ageOf(s)
+			return now-age > ms, err
+		})
+	}
+	for _, decide := range deciders {
+		if err := l.retain(ctx, decide, res); err != nil {
+			return err
+		}
+	}
+	if l.opts.RetentionBytes < 0 {
+		return nil
+	}
+	total, err := l.Size()
+	if err != nil {
+		return err
+	}
+	excess := total - l.opts.RetentionBytes
+	return l.retain(ctx, func(s, _ *segment.Segment) (bool, error) {
+		size, err := s.Size()
+		if err != nil || excess-size < 0 {
+			return false, err
+		}
+		excess -= size
+		return true, nil
+	}, res)
+}
+
+func (l *Log) retain(ctx context.Context, decide func(s, next *segment.Segment) (bool, error), res *RetentionResult) error {
+	removed, err := l.removeLeading(ctx, decide)
+	res.Segments += removed.Segments
+	res.Bytes += removed.Bytes
+	return err
+}
+
+// belowStart is the first of Kafka's three reasons to remove a segment.
+func (l *Log) belowStart(_, next *segment.Segment) (bool, error) {
+	return next != nil && next.Base() <= l.start.Load(), nil
+}
+
+// ageOf is the time the segment counts from.
+func ageOf(s *segment.Segment) (int64, error) {
+	if err := s.Acquire(); err != nil {
+		return 0, err
+	}
+	var c segment.Scanner
+	newest, err := s.LargestTimestamp(&c)
+	s.Release()
+	if err != nil {
+		return 0, err
+	}
+	if newest.Timestamp >= 0 {
+		return newest.Timestamp, nil
+	}
+	return s.ModTime()
+}
+
+// removeLeading removes segments from the oldest on while decide says so.
+// maintain is held.
+func (l *Log) removeLeading(ctx context.Context, decide func(s, next *segment.Segment) (bool, error)) (RetentionResult, error) {
+	var gone []*segment.Segment
+	var res RetentionResult
+	set := l.set.Load()
+	for s := range set.ascending() {
+		if err := context.Cause(ctx); err != nil {
+			return RetentionResult{}, err
+		}
+		next := set.after(s.Base())
+		size, err := s.Size()
+		if err != nil {
+			return RetentionResult{}, err
+		}
+		if next == nil && size == 0 {
+			break // the empty active segment stays
+		}
+		if old, err := decide(s, next); err != nil {
+			return RetentionResult{}, err
+		} else if !old {
+			break
+		}
+		gone = append(gone, s)
+		res.Segments++
+		res.Bytes += size
+	}
+	if len(gone) == 0 {
+		return RetentionResult{}, nil
+	}
+	return res, l.removeOldest(gone)
+}
+
+// removeOldest takes the given segments, the oldest there are, out of the set
+// and then off the disk.
+func (l *Log) removeOldest(gone []*segment.Segment) error {
+	l.append.Lock()
+	err := l.writableLocked()
+	if err == nil && gone[len(gone)-1] == l.set.Load().active {
+		err = l.rollLocked(l.end.Load())
+	}
+	l.append.Unlock()
+	if err != nil {
+		return err
+	}
+	// The new start is on disk before the segments are not: it must never
+	// come back to what is no longer there.
+	start := l.set.Load().after(gone[len(gone)-1].Base()).Base()
+	if start > l.start.Load() {
+		if err := l.moveStart(start); err != nil {
+			return err
+		}
+	}
+	l.append.Lock()
+	l.set.Store(newSegmentSet(l.set.Load().slice()[len(gone):]))
+	l.append.Unlock()
+	for _, s := range gone {
+		if err := s.Remove(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Size is the number of bytes in the .log files.
+func (l *Log) Size() (int64, error) {
+	var total int64
+	set := l.set.Load()
+	for s := range set.ascending() {
+		n, err := s.Size()
+		if errors.Is(err, fs.ErrNotExist) && l.set.Load() != set {
+			return l.Size() // removed meanwhile
+		}
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}

@@ -1,0 +1,120 @@
+package seglog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/segment"
+)
+
+// Roll seals the active segment and begins a new one at the log end. An empty
+// active segment is left as it is. It returns the base offset of the active
+// segment.
+func (l *Log) Roll() (int64, error) {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if err := l.writableLocked(); err != nil {
+		return 0, fmt.Errorf("roll: %w", err)
+	}
+	if err := l.rollLocked(l.end.Load()); err != nil {
+		return 0, fmt.Errorf("roll: %w", err)
+	}
+	return l.set.Load().active.Base(), nil
+}
+
+// maybeRollLocked rolls before a set is written if the active segment is full
+// in one of Kafka's ways (LogSegment.shouldRoll).
+func (l *Log) maybeRollLocked(set segment.Set, first int64) error {
+	active := l.set.Load().active
+	size, err := active.Size()
+	if err != nil {
+		return err
+	}
+	switch {
+	case size > l.opts.SegmentBytes-int64(len(set.Bytes)):
+	case size > 0 && l.tooOldLocked(active, set.MaxTimestamp):
+	case size > 0 && active.IndexesFull():
+	case !active.Fits(set.LastOffset):
+	default:
+		return nil
+	}
+	return l.rollLocked(first)
+}
+
+// tooOldLocked measures in record time where there is any: a log that replays
+// old data rolls as it would have then. The clock counts only for records
+// without timestamps.
+func (l *Log) tooOldLocked(active *segment.Segment, incoming int64) bool {
+	limit := l.opts.SegmentAge.Milliseconds() - l.append.jitter
+	if anchor := active.RollAnchor(); anchor >= 0 {
+		return incoming-anchor > limit
+	}
+	return time.Since(active.Created()).Milliseconds() > limit
+}
+
+// rollLocked makes base the base offset of a new active segment. append is
+// held. An empty active segment of the same base is kept: there would be two of
+// that name.
+func (l *Log) rollLocked(base int64) error {
+	set := l.set.Load()
+	old := set.active
+	size, err := old.Size()
+	if err != nil {
+		return err
+	}
+	if size == 0 && base == old.Base() {
+		return nil
+	}
+	next, err := l.createSegment(base)
+	if err != nil {
+		return err
+	}
+	if err := old.Seal(); err != nil {
+		// The log can still be read and is complete; only the indexes of the
+		// old segment are in doubt, and those are rebuilt by the next open.
+		l.failLocked(err)
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	l.set.Store(newSegmentSet(append(set.slice(), next)))
+	l.drawJitterLocked()
+	l.background.Go(l.flushSealed)
+	return nil
+}
+
+// flushSealed makes what was rolled durable and moves the recovery point
+// behind it, so that an open after a crash does not scan it again. It runs in the
+// background: an append that rolls does not wait for it. A failure is kept by
+// syncTo; one to write the state only means more to scan.
+func (l *Log) flushSealed() {
+	base := l.set.Load().active.Base()
+	if l.syncTo(min(base, l.end.Load())) == nil {
+		l.moveRecoveryPoint(base)
+	}
+}
+
+func (l *Log) moveRecoveryPoint(offset int64) error {
+	return l.changeState(func(st *checkpoint.State) {
+		// A truncation may have come in between.
+		st.RecoveryPoint = max(st.RecoveryPoint, min(offset, l.durable.Load()))
+	})
+}
+
+// createSegment makes an empty segment whose directory entry is durable.
+func (l *Log) createSegment(base int64) (*segment.Segment, error) {
+	s, err := segment.Create(l.dir, base, l.opts.segmentOptions())
+	if err != nil {
+		return nil, err
+	}
+	if err := l.opts.fs.SyncDir(l.dir); err != nil {
+		return nil, fmt.Errorf("create segment %d: %w", base, err)
+	}
+	return s, nil
+}
+
+func (l *Log) drawJitterLocked() {
+	if bound := l.opts.SegmentJitter.Milliseconds(); bound > 0 {
+		l.append.jitter = rand.Int64N(bound)
+	}
+}

@@ -1,0 +1,231 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/seglog/seglog/index"
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/timeindex"
+)
+
+// Set is one or more whole batches that are written together.
+type Set struct {
+	Bytes      []byte
+	LastOffset int64
+	// MaxTimestamp is the largest timestamp of the set, and
+	// OffsetOfMaxTimestamp the last offset of the earliest batch that has it.
+	MaxTimestamp         int64
+	OffsetOfMaxTimestamp int64
+}
+
+// Fits reports whether a set that ends at lastOffset can be addressed by this
+// segment's 32-bit relative offsets.
+func (s *Segment) Fits(lastOffset int64) bool {
+	d := lastOffset - s.base
+	return d >= 0 && d <= math.MaxInt32
+}
+
+// Append writes a set at the end of the log and, when more than the index
+// interval was written since the last entry, adds one entry to each index. The
+// accounting is Kafka's (LogSegment.append): the check comes before the set's
+// own bytes are counted, the entry names the set's last offset and start
+// position, and so the first set of a segment never gets an entry.
+//
+// All of the set is written or none of it: after a failed or short write the
+// file is cut back to where it was and the same call may be repeated. If even
+// that fails the error matches ErrAppendNotUndone.
+func (s *Segment) Append(set Set) error {
+	pos := s.size.Load()
+	if !s.Fits(set.LastOffset) {
+		return fmt.Errorf("append to segment %d up to offset %d: %w", s.base, set.LastOffset, ErrOffsetOverflow)
+	}
+	if int64(len(set.Bytes)) > MaxBytes-pos {
+		return fmt.Errorf("append %d bytes to segment %d of %d bytes: %w", len(set.Bytes), s.base, pos, ErrFull)
+	}
+	indexed := s.sinceIndex > s.opts.IndexIntervalBytes
+	if indexed { // room for the entries first: a full disk stops us before the log is written
+		if err := errors.Join(s.open.index.Reserve(), s.open.time.Reserve()); err != nil {
+			return fmt.Errorf("append to segment %d: %w", s.base, err)
+		}
+	}
+	if _, err := vfs.WriteFull(s.open.log, set.Bytes, pos); err != nil {
+		return s.undoWrite(pos, err)
+	}
+	if pos == 0 {
+		s.anchor = set.MaxTimestamp
+	}
+	newest := s.Newest()
+	newest.raise(set.MaxTimestamp, set.OffsetOfMaxTimestamp)
+	if indexed {
+		if err := s.addIndexEntry(set.LastOffset, pos, newest); err != nil {
+			return s.undoWrite(pos, err)
+		}
+		s.sinceIndex = 0
+	}
+	s.sinceIndex += int64(len(set.Bytes))
+	s.nextOffset = set.LastOffset + 1
+	s.size.Store(pos + int64(len(set.Bytes)))
+	// Last: a reader that is told of the newest timestamp must find its batch.
+	s.setNewest(newest)
+	return nil
+}
+
+func (s *Segment) undoWrite(pos int64, cause error) error {
+	if err := s.open.log.Truncate(pos); err != nil {
+		return errors.Join(
+			fmt.Errorf("append to segment %d: %w: %w", s.base, ErrAppendNotUndone, cause), err)
+	}
+	return fmt.Errorf("append to segment %d: %w", s.base, cause)
+}
+
+func (s *Segment) addIndexEntry(lastOffset, pos int64, newest TimestampOffset) error {
+	if err := s.open.index.Append(lastOffset, pos); err != nil {
+		return err
+	}
+	if newest.Timestamp < 0 {
+		return nil
+	}
+	if err := s.open.time.MaybeAppend(newest.Timestamp, newest.Offset, false); err != nil {
+		// One index must not run ahead of the other, and the set that the
+		// entry names is about to be cut off.
+		return errors.Join(err, s.open.index.TruncateTo(lastOffset))
+	}
+	return nil
+}
+
+// Newest is the largest timestamp appended to this segment so far and its
+// offset, as a pair that belongs together. {-1, base} when there is none. It is
+// complete only for a writable segment; readers use LargestTimestamp.
+func (s *Segment) Newest() TimestampOffset {
+	s.newest.Lock()
+	defer s.newest.Unlock()
+	return s.newest.TimestampOffset
+}
+
+// Seal ends writing: the time index gets its closing entry and both indexes
+// are trimmed to their entries. The segment stays readable.
+func (s *Segment) Seal() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	return s.sealLocked()
+}
+
+func (s *Segment) sealLocked() error {
+	if !s.writable {
+		return nil
+	}
+	s.writable = false
+	if n := s.Newest(); n.Timestamp >= 0 {
+		if err := s.open.time.MaybeAppend(n.Timestamp, n.Offset, true); err != nil {
+			return fmt.Errorf("seal segment %d: %w", s.base, err)
+		}
+	}
+	if err := errors.Join(s.open.index.Trim(), s.open.time.Trim()); err != nil {
+		return fmt.Errorf("seal segment %d: %w", s.base, err)
+	}
+	return nil
+}
+
+// Activate makes the segment writable: files are opened for writing and the
+// indexes get room. The end is found from the last index entry, reading only
+// what lies behind it; a caller that cannot trust the tail calls Recover
+// instead.
+func (s *Segment) Activate() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	return s.activateLocked()
+}
+
+func (s *Segment) activateLocked() error {
+	if err := s.openForWritingLocked(); err != nil {
+		return fmt.Errorf("open segment %d: %w", s.base, err)
+	}
+	if err := s.findEndLocked(); err != nil {
+		s.closeFilesLocked()
+		return fmt.Errorf("open segment %d: %w", s.base, err)
+	}
+	s.writable = true
+	s.open.isOpen = true
+	return nil
+}
+
+func (s *Segment) openForWritingLocked() error {
+	if err := s.openFilesLocked(); err != nil { // repairs the indexes if need be
+		return err
+	}
+	if err := s.closeFilesLocked(); err != nil {
+		return err
+	}
+	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	s.open.log = f
+	if s.open.index, err = index.Open(s.indexPath(), s.base, s.indexOptions()); err == nil {
+		s.open.time, err = timeindex.Open(s.timeIndexPath(), s.base, s.timeIndexOptions())
+	}
+	if err == nil {
+		err = errors.Join(s.open.index.Grow(), s.open.time.Grow())
+	}
+	if err != nil {
+		s.closeFilesLocked()
+		return err
+	}
+	return nil
+}
+
+// TruncateTo removes every batch that holds offset or a later one, once no
+// read is under way. A batch that holds offset in its middle goes completely.
+// The file is synced: a cut that a crash takes back would let a later append
+// and an old batch claim the same offsets.
+func (s *Segment) TruncateTo(offset int64) error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if err := s.truncateLocked(offset); err != nil {
+		return fmt.Errorf("truncate segment %d to offset %d: %w", s.base, offset, err)
+	}
+	return nil
+}
+
+func (s *Segment) truncateLocked(offset int64) error {
+	end := s.size.Load()
+	pos, err := s.positionLocked(offset)
+	if err != nil {
+		return err
+	}
+	if pos < end {
+		if err := s.open.log.Truncate(pos); err != nil {
+			return err
+		}
+		s.size.Store(pos)
+		if err := s.open.log.Sync(); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(s.open.index.TruncateTo(offset), s.open.time.TruncateTo(offset)); err != nil {
+		return err
+	}
+	return s.findEndLocked()
+}
+
+// Reactivate makes a sealed segment writable again. Unlike Activate it may be
+// called while the segment is being read.
+func (s *Segment) Reactivate() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if s.open.retired {
+		return ErrRetired
+	}
+	if s.writable {
+		return nil
+	}
+	if s.open.isOpen {
+		if err := s.closeFilesLocked(); err != nil {
+			return fmt.Errorf("open segment %d: %w", s.base, err)
+		}
+	}
+	return s.activateLocked()
+}

@@ -1,0 +1,244 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/seglog/seglog/index"
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/timeindex"
+)
+
+// Acquire makes the segment's files usable until Release: they are neither
+// truncated nor closed in between. It opens them on first use, rebuilding an
+// index that is missing or damaged unless the segment is read-only. Keep the
+// time between Acquire and Release short; truncation and removal wait for it.
+func (s *Segment) Acquire() error {
+	for {
+		s.open.RLock()
+		if s.open.isOpen {
+			return nil
+		}
+		retired := s.open.retired
+		s.open.RUnlock()
+		if retired {
+			return ErrRetired
+		}
+		if err := s.openForReading(); err != nil {
+			return err
+		}
+	}
+}
+
+// Release ends what Acquire began.
+func (s *Segment) Release() { s.open.RUnlock() }
+
+func (s *Segment) openForReading() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if s.open.isOpen || s.open.retired {
+		return nil
+	}
+	return s.openFilesLocked()
+}
+
+// openFilesLocked opens the log for reading and both indexes read-only. The
+// size is fixed here: what a live writer in another process appends later
+// stays unseen until the segment is refreshed.
+func (s *Segment) openFilesLocked() error {
+	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	fi, err := f.Stat()
+	if err == nil && fi.Size() > MaxBytes {
+		err = s.corrupt(0, fi.Size(), -1, -1, fmt.Errorf("file has %d bytes, more than the %d a segment can have", fi.Size(), int64(MaxBytes)))
+	}
+	if err != nil {
+		f.Close()
+		return err
+	}
+	s.open.log = f
+	if s.size.Load() < 0 {
+		s.size.Store(fi.Size())
+	}
+	if err := s.openIndexesLocked(); err != nil {
+		s.closeFilesLocked()
+		return err
+	}
+	s.open.isOpen = true
+	return nil
+}
+
+// openIndexesLocked opens both indexes for reading. One that is missing or
+// damaged is rebuilt from the log, or left out when the segment is read-only:
+// look-ups then scan from the start of the log.
+func (s *Segment) openIndexesLocked() error {
+	if s.opts.ReadOnly {
+		s.open.index = usable(index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions()))
+		s.open.time = usable(timeindex.OpenReadOnly(s.timeIndexPath(), s.base, s.timeIndexOptions()))
+		return nil
+	}
+	ix, err := index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions())
+	if err == nil && (ix.Check() != nil || ix.Padding() > 0) {
+		ix.Close()
+		err = errUnusable
+	}
+	tx, terr := timeindex.OpenReadOnly(s.timeIndexPath(), s.base, s.timeIndexOptions())
+	if terr == nil && (tx.Check() != nil || tx.Padding() > 0) {
+		tx.Close()
+		terr = errUnusable
+	}
+	if err == nil && terr == nil {
+		s.open.index, s.open.time = ix, tx
+		return nil
+	}
+	if ix != nil && err == nil {
+		ix.Close()
+	}
+	if tx != nil && terr == nil {
+		tx.Close()
+	}
+	for _, e := range []error{err, terr} {
+		if e != nil && !rebuildable(e) {
+			return e
+		}
+	}
+	if err := s.rebuildIndexesLocked(err != nil, terr != nil); err != nil {
+		return fmt.Errorf("rebuild indexes of segment %d: %w", s.base, err)
+	}
+	return nil
+}
+
+var errUnusable = errors.New("index is damaged")
+
+func rebuildable(err error) bool {
+	var corrupt *index.CorruptError // both kinds of index have the same
+	return errors.Is(err, errUnusable) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &corrupt)
+}
+
+type checked interface {
+	comparable
+	Check() error
+	Close() error
+}
+
+// usable is for reading without repair: an index that cannot be opened or
+// does not hold together is as good as none.
+func usable[T checked](x T, err error) T {
+	var none T
+	if err != nil {
+		return none
+	}
+	if x.Check() != nil {
+		x.Close()
+		return none
+	}
+	return x
+}
+
+// Retire closes the files once no read is under way. Later calls of Acquire
+// fail. The writable end is trimmed and gets its closing time entry first.
+func (s *Segment) Retire() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	return s.retireLocked()
+}
+
+func (s *Segment) retireLocked() error {
+	if s.open.retired {
+		return nil
+	}
+	s.open.retired = true
+	if !s.open.isOpen {
+		return nil
+	}
+	var err error
+	if s.writable {
+		err = s.sealLocked()
+	}
+	return errors.Join(err, s.closeFilesLocked())
+}
+
+func (s *Segment) closeFilesLocked() error {
+	var errs []error
+	if s.open.log != nil {
+		errs = append(errs, s.open.log.Close())
+	}
+	if s.open.index != nil {
+		errs = append(errs, s.open.index.Close())
+	}
+	if s.open.time != nil {
+		errs = append(errs, s.open.time.Close())
+	}
+	s.open.files = files{}
+	s.open.isOpen = false
+	return errors.Join(errs...)
+}
+
+// Remove retires the segment and deletes its files: first each is renamed to
+// .deleted, log first, so that a crash half-way leaves names that the next open
+// sweeps away and never a log without its offsets accounted for.
+func (s *Segment) Remove() error {
+	if err := s.Retire(); err != nil {
+		return fmt.Errorf("remove segment %d: %w", s.base, err)
+	}
+	paths := s.Paths()
+	for _, p := range paths {
+		if err := s.opts.FS.Rename(p, p+deletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove segment %d: %w", s.base, err)
+		}
+	}
+	if err := s.opts.FS.SyncDir(s.dir); err != nil {
+		return fmt.Errorf("remove segment %d: %w", s.base, err)
+	}
+	for _, p := range paths {
+		if err := s.opts.FS.Remove(p + deletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove segment %d: %w", s.base, err)
+		}
+	}
+	return nil
+}
+
+const deletedSuffix = ".deleted"
+
+// Paths are the paths of the files a segment may have, log first.
+func (s *Segment) Paths() []string {
+	return []string{s.LogPath(), s.indexPath(), s.timeIndexPath(), s.txnIndexPath()}
+}
+
+// Sync makes the log durable. The indexes are not synced: whatever a crash
+// does to them, they are rebuilt from the log.
+func (s *Segment) Sync() error {
+	if err := s.Acquire(); err != nil {
+		return err
+	}
+	defer s.Release()
+	return s.open.log.Sync()
+}
+
+// ModTime is the log file's modification time, the age of a segment whose
+// records carry no timestamp.
+func (s *Segment) ModTime() (int64, error) {
+	fi, err := s.opts.FS.Stat(s.LogPath())
+	if err != nil {
+		return 0, err
+	}
+	return fi.ModTime().UnixMilli(), nil
+}
+
+// View is what a reader needs of an acquired segment.
+type View struct {
+	Log   vfs.File
+	Size  int64
+	Index *index.Index     // may be nil
+	Time  *timeindex.Index // may be nil
+}
+
+// View returns the open files. Call it between Acquire and Release, and do
+// not keep what it returns beyond that.
+func (s *Segment) View() View {
+	return View{Log: s.open.log, Size: s.size.Load(), Index: s.open.index, Time: s.open.time}
+}

@@ -1,0 +1,138 @@
+package segment
+
+import (
+	"errors"
+	"io"
+
+	"github.com/seglog/seglog/index"
+)
+
+// SeekOffset aims c at the first batch whose last offset is at or above
+// offset. io.EOF when the segment holds none, in which case the next segment
+// does. The segment must be acquired.
+//
+// The index gives a position at or before that batch; from there headers are
+// scanned. An index entry that does not lead to a batch is not believed: the
+// scan then starts at the beginning.
+func (s *Segment) SeekOffset(c *Scanner, offset int64) error {
+	end := s.size.Load()
+	entry := s.floor(offset)
+	c.Reset(s, entry.Position, end)
+	if entry.Position > 0 {
+		if h, err := c.Header(); err != nil || h.BaseOffset > entry.Offset || h.BaseOffset < s.base {
+			c.Reset(s, 0, end)
+		}
+	}
+	return c.skipBelow(offset)
+}
+
+// skipBelow advances to the first batch whose last offset reaches offset.
+func (c *Scanner) skipBelow(offset int64) error {
+	for {
+		h, err := c.Header()
+		if err != nil {
+			return err
+		}
+		if h.LastOffset >= offset {
+			return nil
+		}
+		c.Advance()
+	}
+}
+
+func (s *Segment) floor(offset int64) index.Entry {
+	if s.open.index == nil {
+		return index.Entry{Offset: s.base}
+	}
+	e := s.open.index.Lookup(offset)
+	if e.Position >= s.size.Load() { // an index that is ahead of the log
+		return index.Entry{Offset: s.base}
+	}
+	return e
+}
+
+// SeekTime aims c at the first batch whose largest timestamp is at or above
+// timestamp and whose last offset is at or above start. io.EOF when there is
+// none. The segment must be acquired.
+func (s *Segment) SeekTime(c *Scanner, timestamp, start int64) error {
+	from := start
+	if s.open.time != nil {
+		from = max(from, s.open.time.Lookup(timestamp).Offset)
+	}
+	if err := s.SeekOffset(c, from); err != nil {
+		return err
+	}
+	return c.SkipOlder(timestamp)
+}
+
+// SkipOlder advances to the first batch, from the present one on, whose largest
+// timestamp is at or above timestamp.
+func (c *Scanner) SkipOlder(timestamp int64) error {
+	for {
+		h, err := c.Header()
+		if err != nil {
+			return err
+		}
+		if h.MaxTimestamp >= timestamp {
+			return nil
+		}
+		c.Advance()
+	}
+}
+
+// LargestTimestamp is the largest timestamp in the segment and the last offset
+// of the earliest batch that carries it; {-1, base} if no record has one. The
+// segment must be acquired. A sealed segment answers from the last entry of its
+// time index; without one its headers are scanned, once.
+func (s *Segment) LargestTimestamp(c *Scanner) (TimestampOffset, error) {
+	s.newest.Lock()
+	known, newest := s.newest.known, s.newest.TimestampOffset
+	s.newest.Unlock()
+	if known {
+		return newest, nil
+	}
+	newest = TimestampOffset{-1, s.base}
+	if last, ok := s.lastTimeEntry(); ok {
+		newest = last
+	} else if err := s.scanNewest(c, 0, &newest); err != nil {
+		return newest, err
+	}
+	s.setNewest(newest)
+	return newest, nil
+}
+
+func (s *Segment) lastTimeEntry() (TimestampOffset, bool) {
+	if s.open.time == nil {
+		return TimestampOffset{}, false
+	}
+	e, ok := s.open.time.Last()
+	return TimestampOffset{e.Timestamp, e.Offset}, ok
+}
+
+func (s *Segment) setNewest(t TimestampOffset) {
+	s.newest.Lock()
+	s.newest.TimestampOffset, s.newest.known = t, true
+	s.newest.Unlock()
+}
+
+// scanNewest raises newest by the batches from pos on.
+func (s *Segment) scanNewest(c *Scanner, pos int64, newest *TimestampOffset) error {
+	c.Reset(s, pos, s.size.Load())
+	for {
+		h, err := c.Header()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		newest.raise(h.MaxTimestamp, h.LastOffset)
+		c.Advance()
+	}
+}
+
+func (t *TimestampOffset) raise(timestamp, offset int64) {
+	if timestamp > t.Timestamp {
+		*t = TimestampOffset{timestamp, offset}
+	}
+}

@@ -1,0 +1,356 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+
+	"github.com/seglog/seglog/record"
+)
+
+// PartKind is what a stretch of a log file turned out to be.
+type PartKind uint8
+
+const (
+	// Whole is a batch whose checksum matches.
+	Whole PartKind = iota
+	// Damaged is a batch by its header and by what follows it, but its checksum
+	// does not match.
+	Damaged
+	// Unreadable is bytes that are no batch, up to the next one or the end.
+	Unreadable
+	// Torn is the beginning of a batch of which the rest is missing, at the end:
+	// it is being written, or a crash kept it from being written.
+	Torn
+	// Zeros is nothing but zeros up to the end: room that was made and not used,
+	// or blocks that a crash kept from being written.
+	Zeros
+)
+
+// Part is a stretch of a log file. The parts of a file follow each other without
+// a gap from where the walk began.
+type Part struct {
+	Kind           PartKind
+	Position, Size int64
+	// Summary is what the header says, for Whole and Damaged.
+	Summary record.Summary
+	// Err says what is wrong; nil for Whole.
+	Err error
+}
+
+// Walker reads a file of batches and trusts nothing in it. Where Scanner ends at
+// the first damage, Walker says what is wrong and goes on behind it, so that one
+// bad batch does not hide the good ones after it. Behind bytes that do not say
+// where they end it looks, byte by byte, for the next batch with a matching
+// checksum. A batch stored inside a record's value could be taken for that.
+//
+//	for w.Next() {
+//		use(w.Part())
+//	}
+//	err := w.Err()
+//
+// Memory follows the largest batch that is whole, not what a header claims. The
+// zero value is ready for Reset. A Walker is not safe for concurrent use.
+type Walker struct {
+	// SkipChecksums takes every batch that its header describes as Whole.
+	SkipChecksums bool
+
+	log      io.ReaderAt
+	base     int64
+	pos, end int64 // of the part after part
+	part     Part
+	err      error
+
+	buf    []byte
+	start  int64 // position of buf[0]
+	budget int64 // bytes that looking for the next batch may still read
+}
+
+// loadLimit is how large a batch may be to be read into memory before its
+// checksum was found to match.
+const loadLimit = 4 << 20
+
+// Reset begins a walk over the bytes [pos, end) of log. base is the base offset
+// of its segment, below which no batch starts; 0 if it is not known.
+func (w *Walker) Reset(log io.ReaderAt, base, pos, end int64) {
+	w.log, w.base, w.pos, w.end = log, base, pos, end
+	w.part, w.err = Part{}, nil
+	w.buf, w.start = w.buf[:0], pos
+	w.budget = 4*(end-pos) + 64<<20
+}
+
+// Part is the part that Next has found.
+func (w *Walker) Part() Part { return w.part }
+
+// Err is the error of reading the file that ended the walk, or nil. Damage is
+// not an error here.
+func (w *Walker) Err() error { return w.err }
+
+// Next finds the next part, and returns false at the end.
+func (w *Walker) Next() bool {
+	if w.err != nil || w.pos >= w.end {
+		return false
+	}
+	part, err := w.classify()
+	if err != nil {
+		w.err = err
+		return false
+	}
+	w.part = part
+	w.pos = part.Position + part.Size
+	return true
+}
+
+// Batch returns the batch of the present part, which must be Whole or Damaged.
+// It aliases the walker's memory and is valid until the next call of a method.
+func (w *Walker) Batch() (record.Batch, error) {
+	b, err := w.read(w.part.Position, w.part.Size)
+	if err != nil {
+		return record.Batch{}, err
+	}
+	return record.Parse(b)
+}
+
+// Bytes returns the n first bytes of the present part, or all of it if it has
+// fewer. They are valid until the next call of a method.
+func (w *Walker) Bytes(n int64) ([]byte, error) {
+	return w.read(w.part.Position, min(n, w.part.Size))
+}
+
+// classify tells what lies at pos.
+func (w *Walker) classify() (Part, error) {
+	left := w.end - w.pos
+	head, err := w.read(w.pos, min(left, record.HeaderSize))
+	if err != nil {
+		return Part{}, err
+	}
+	s, bad := record.Summarize(head)
+	if bad != nil {
+		return w.unreadable(bad, errors.Is(bad, record.ErrShort))
+	}
+	if int64(s.Size) > left {
+		return w.unreadable(fmt.Errorf("batch claims %d bytes, %d remain: %w", s.Size, left, record.ErrShort), true)
+	}
+	whole := Part{Kind: Whole, Position: w.pos, Size: int64(s.Size), Summary: s}
+	if w.SkipChecksums {
+		return whole, nil
+	}
+	bad, err = w.checksum(w.pos, s)
+	if err != nil || bad == nil {
+		return whole, err
+	}
+	return w.damaged(whole, bad)
+}
+
+// damaged tells whether a batch with a wrong checksum ends where it says: the
+// field that is wrong may be its size.
+func (w *Walker) damaged(p Part, bad error) (Part, error) {
+	p.Kind, p.Err = Damaged, bad
+	next := p.Position + p.Size
+	if w.end-next < record.MinFrame {
+		return p, nil
+	}
+	head, err := w.read(next, min(w.end-next, record.HeaderSize))
+	if err != nil {
+		return p, err
+	}
+	if s, err := record.Summarize(head); err == nil && w.plausible(s.BaseOffset) {
+		return p, nil
+	}
+	found, err := w.search(p.Position+1, next)
+	if err == nil && found < next {
+		p = Part{Kind: Unreadable, Position: p.Position, Size: found - p.Position, Err: bad}
+	}
+	return p, err
+}
+
+// unreadable describes bytes that do not tell where they end. short means that
+// they may be the beginning of a batch.
+func (w *Walker) unreadable(bad error, short bool) (Part, error) {
+	p := Part{Kind: Unreadable, Position: w.pos, Size: w.end - w.pos, Err: bad}
+	zeros, err := w.allZeros(w.pos)
+	if err != nil || zeros {
+		p.Kind = Zeros
+		return p, err
+	}
+	found, err := w.search(w.pos+1, w.end)
+	if err != nil {
+		return p, err
+	}
+	if found == w.end && short {
+		p.Kind = Torn
+	}
+	p.Size = found - w.pos
+	return p, nil
+}
+
+// plausible reports whether a batch of this segment could start at offset. A
+// segment spans 31 bits of offsets; old brokers made some that span more.
+func (w *Walker) plausible(offset int64) bool {
+	return offset >= w.base && (offset-w.base)>>33 == 0
+}
+
+// search returns the position of the first batch with a matching checksum in
+// [pos, limit), or limit if there is none.
+func (w *Walker) search(pos, limit int64) (int64, error) {
+	for ; pos < limit && w.end-pos >= record.MinFrame; pos++ {
+		chunk, err := w.ahead(pos, record.MinFrame)
+		if err != nil {
+			return 0, err
+		}
+		// Walk the chunk without a call for each byte.
+		skip := int64(candidate(chunk))
+		if skip < 0 {
+			pos += int64(len(chunk)) - record.MinFrame
+			continue
+		}
+		if pos += skip; pos >= limit {
+			break
+		}
+		ok, err := w.batchAt(pos)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			return pos, nil
+		}
+		if w.budget <= 0 {
+			break // so many beginnings of batches are no accident
+		}
+	}
+	return limit, nil
+}
+
+// candidate returns where in b the first 17 bytes are that look like those of a
+// batch, or -1. It is what a search spends its time in.
+func candidate(b []byte) int {
+	const (
+		sizeAt  = 8
+		magicAt = record.MinFrame - 1
+	)
+	for i := 0; i+record.MinFrame <= len(b); i++ {
+		frame := b[i : i+record.MinFrame]
+		if frame[magicAt] > byte(record.MagicV2) || frame[0] > math.MaxInt8 {
+			continue
+		}
+		if size := binary.BigEndian.Uint32(frame[sizeAt:]); size >= leastSize && size <= math.MaxInt32 {
+			return i
+		}
+	}
+	return -1
+}
+
+// leastSize is what the size field of the smallest message of magic 0 says.
+const leastSize = 14
+
+// batchAt reports whether a batch with a matching checksum starts at pos.
+func (w *Walker) batchAt(pos int64) (bool, error) {
+	left := w.end - pos
+	head, err := w.read(pos, min(left, record.HeaderSize))
+	if err != nil {
+		return false, err
+	}
+	s, bad := record.Summarize(head)
+	if bad != nil || int64(s.Size) > left || !w.plausible(s.BaseOffset) {
+		return false, nil
+	}
+	w.budget -= int64(s.Size)
+	bad, err = w.checksum(pos, s)
+	return bad == nil, err
+}
+
+// allZeros reports whether nothing but zeros follows pos.
+func (w *Walker) allZeros(pos int64) (bool, error) {
+	for pos < w.end {
+		chunk, err := w.ahead(pos, 1)
+		if err != nil {
+			return false, err
+		}
+		for _, b := range chunk {
+			if b != 0 {
+				return false, nil
+			}
+		}
+		pos += int64(len(chunk))
+	}
+	return true, nil
+}
+
+// checksum verifies the checksum of the batch at pos. A large batch is not kept:
+// its size is only known to be right when its checksum is.
+func (w *Walker) checksum(pos int64, s record.Summary) (bad, err error) {
+	size := int64(s.Size)
+	if size <= loadLimit {
+		b, err := w.read(pos, size)
+		if err != nil {
+			return nil, err
+		}
+		batch, bad := record.Parse(b)
+		if bad == nil {
+			bad = batch.Check()
+		}
+		return bad, nil
+	}
+	head, err := w.read(pos, record.HeaderSize)
+	if err != nil {
+		return nil, err
+	}
+	table, at, from := crc32.MakeTable(crc32.Castagnoli), crcPosition, crcCovers
+	if s.Magic < record.MagicV2 {
+		table, at, from = crc32.IEEETable, legacyCRCPosition, legacyCRCCovers
+	}
+	stored, computed := binary.BigEndian.Uint32(head[at:]), uint32(0)
+	for p := pos + int64(from); p < pos+size; {
+		chunk, err := w.ahead(p, 1)
+		if err != nil {
+			return nil, err
+		}
+		chunk = chunk[:min(int64(len(chunk)), pos+size-p)]
+		computed = crc32.Update(computed, table, chunk)
+		p += int64(len(chunk))
+	}
+	if stored != computed {
+		return fmt.Errorf("batch at offset %d: crc: %w: stored %08x, computed %08x", s.BaseOffset, record.ErrCorrupt, stored, computed), nil
+	}
+	return nil, nil
+}
+
+// Where the checksum is and from where on it covers the batch, see package
+// record.
+const (
+	crcPosition, crcCovers             = 17, 21
+	legacyCRCPosition, legacyCRCCovers = 12, 16
+)
+
+// ahead returns the bytes from pos on, at least n, as far as they are in memory
+// after reading what is missing.
+func (w *Walker) ahead(pos, n int64) ([]byte, error) {
+	if _, err := w.read(pos, n); err != nil {
+		return nil, err
+	}
+	return w.buf[pos-w.start:], nil
+}
+
+// read returns n bytes from pos, which must not reach beyond the end.
+func (w *Walker) read(pos, n int64) ([]byte, error) {
+	if off := pos - w.start; off >= 0 && off+n <= int64(len(w.buf)) {
+		return w.buf[off : off+n : off+n], nil
+	}
+	want := min(max(n, scanChunk), w.end-pos)
+	if int64(cap(w.buf)) < want {
+		w.buf = make([]byte, want)
+	}
+	w.buf = w.buf[:want]
+	got, err := io.ReadFull(io.NewSectionReader(w.log, pos, want), w.buf)
+	w.buf, w.start = w.buf[:got], pos
+	if int64(got) >= n {
+		return w.buf[:n:n], nil
+	}
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = fmt.Errorf("file ends at position %d: %w", pos+int64(got), io.ErrUnexpectedEOF)
+	}
+	return nil, fmt.Errorf("read at position %d: %w", pos, err)
+}

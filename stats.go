@@ -1,0 +1,132 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seglog/seglog/segment"
+)
+
+// SegmentInfo describes one segment.
+type SegmentInfo struct {
+	// BaseOffset is the offset in the file names; NextOffset is the base
+	// offset of the segment behind, or the log end. Compaction may have left
+	// fewer records between the two than their difference.
+	BaseOffset, NextOffset int64
+	// Size is the length of the log in bytes.
+	Size int64
+	// IndexEntries and TimeIndexEntries count index entries; 0 where an index
+	// is missing or unusable in a read-only log.
+	IndexEntries, TimeIndexEntries int
+	// MaxTimestamp is the largest timestamp, -1 if there is none.
+	MaxTimestamp int64
+	// Active is true for the segment that is appended to.
+	Active bool
+}
+
+// Segments describes the segments from the oldest on. It opens each of them.
+func (l *Log) Segments() ([]SegmentInfo, error) {
+	if l.closed.Load() {
+		return nil, fmt.Errorf("segments: %w", ErrClosed)
+	}
+	var infos []SegmentInfo
+	set := l.set.Load()
+	end := l.end.Load()
+	for s := range set.ascending() {
+		info, err := describe(s)
+		if errors.Is(err, segment.ErrRetired) {
+			if err = l.changed(set); err == nil {
+				return l.Segments()
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("segment %d: %w", s.Base(), err)
+		}
+		info.Active = s == set.active
+		info.NextOffset = end
+		if n := len(infos); n > 0 {
+			infos[n-1].NextOffset = s.Base()
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+func describe(s *segment.Segment) (SegmentInfo, error) {
+	if err := s.Acquire(); err != nil {
+		return SegmentInfo{}, err
+	}
+	defer s.Release()
+	v := s.View()
+	info := SegmentInfo{BaseOffset: s.Base(), Size: v.Size}
+	if v.Index != nil {
+		info.IndexEntries = v.Index.Len()
+	}
+	if v.Time != nil {
+		info.TimeIndexEntries = v.Time.Len()
+	}
+	var c segment.Scanner
+	newest, err := s.LargestTimestamp(&c)
+	info.MaxTimestamp = newest.Timestamp
+	return info, err
+}
+
+// Stats are figures of a log at one moment.
+type Stats struct {
+	Offsets
+	Segments int
+	Size     int64 // bytes in the .log files
+	// Failed is the cause that put the log in the failed state, or nil.
+	Failed error
+	// Recovery is what Open found and did.
+	Recovery Recovery
+}
+
+// Stats returns figures of the log.
+func (l *Log) Stats() (Stats, error) {
+	size, err := l.Size()
+	if err != nil {
+		return Stats{}, fmt.Errorf("stats: %w", err)
+	}
+	l.append.Lock()
+	failed := l.append.failed
+	l.append.Unlock()
+	return Stats{
+		Offsets:  l.Offsets(),
+		Segments: l.set.Load().len(),
+		Size:     size,
+		Failed:   failed,
+		Recovery: l.recovery,
+	}, nil
+}
+
+// Recovery is what Open found in the directory and did about it.
+type Recovery struct {
+	// Clean: the log was closed properly and nothing was changed since.
+	Clean bool
+	// Scanned counts the segments whose every batch was checked.
+	Scanned int
+	// Cut lists what was removed from segment files, because a crash left it
+	// incomplete.
+	Cut []Cut
+	// SetAside lists files of segments behind a cut that were renamed, with
+	// ".cut" appended, and are no longer part of the log.
+	SetAside []string
+	// Removed lists leftovers that were deleted: ".deleted" and ".cleaned"
+	// files, temporary files, indexes without a log, and what a ".swap" set
+	// replaced.
+	Removed []string
+	// Swapped lists the files that a ".swap" set put in place.
+	Swapped []string
+	// Restarted is true when a log whose segments are gone was begun anew at
+	// the highest offset known from its state file.
+	Restarted bool
+}
+
+// Cut is a piece that was cut off a segment file.
+type Cut struct {
+	File     string
+	Position int64 // where the cut was made
+	Bytes    int64 // how much was removed
+	Reason   error // why the bytes at Position are not a batch
+}

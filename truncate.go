@@ -1,0 +1,164 @@
+package seglog
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/segment"
+)
+
+// TruncateTo removes every record at or above offset; the next record gets
+// offset. A batch that holds offset in its middle is removed completely, which
+// leaves a gap below offset. At or above the log end nothing happens. Below the
+// first segment the log becomes empty and starts at offset.
+//
+// When it returns the cut is on disk. Iterations beyond offset end with
+// ErrTruncated; those below go on and do not see the old records.
+func (l *Log) TruncateTo(offset int64) error {
+	if offset < 0 {
+		return fmt.Errorf("truncate: %w", &OptionError{Field: "offset", Value: fmt.Sprint(offset), Want: "0 or above"})
+	}
+	unlock, err := l.lockForTruncation()
+	if err != nil {
+		return fmt.Errorf("truncate to offset %d: %w", offset, err)
+	}
+	defer unlock()
+	switch set := l.set.Load(); {
+	case offset >= l.end.Load():
+		return nil
+	case offset < set.first().Base():
+		err = l.restartLocked(offset)
+	default:
+		err = l.truncateLocked(set, offset)
+	}
+	if err != nil {
+		err = l.failedLocked(err)
+		return fmt.Errorf("truncate to offset %d: %w", offset, err)
+	}
+	return nil
+}
+
+// TruncateFullyAndStartAt removes every record; the log is then empty and
+// starts at offset, which may lie anywhere.
+func (l *Log) TruncateFullyAndStartAt(offset int64) error {
+	if offset < 0 {
+		return fmt.Errorf("truncate: %w", &OptionError{Field: "offset", Value: fmt.Sprint(offset), Want: "0 or above"})
+	}
+	unlock, err := l.lockForTruncation()
+	if err != nil {
+		return fmt.Errorf("truncate fully: %w", err)
+	}
+	defer unlock()
+	if err := l.restartLocked(offset); err != nil {
+		return fmt.Errorf("truncate fully and start at offset %d: %w", offset, l.failedLocked(err))
+	}
+	return nil
+}
+
+func (l *Log) lockForTruncation() (unlock func(), err error) {
+	l.maintain.Lock()
+	l.sync.Lock()
+	l.append.Lock()
+	unlock = func() {
+		l.append.Unlock()
+		l.sync.Unlock()
+		l.maintain.Unlock()
+	}
+	if err := l.writableLocked(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// failedLocked: a truncation that stops half-way leaves files that only the
+// next open can sort out.
+func (l *Log) failedLocked(cause error) error {
+	l.failLocked(cause)
+	return fmt.Errorf("%w: %w", ErrFailed, cause)
+}
+
+// truncateLocked cuts inside the log. Segments go from the last one down, so
+// that a crash half-way leaves a log without holes.
+func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
+	err := l.changeState(func(st *checkpoint.State) {
+		st.RecoveryPoint = min(st.RecoveryPoint, offset)
+		st.LogStartOffset = min(st.LogStartOffset, offset)
+	})
+	if err != nil {
+		return err
+	}
+	all := set.slice()
+	keep := slices.IndexFunc(all, func(s *segment.Segment) bool { return s.Base() > offset })
+	if keep < 0 {
+		keep = len(all)
+	}
+	last := all[keep-1]
+	l.publishTruncated(all[:keep], offset)
+	for _, s := range slices.Backward(all[keep:]) {
+		if err := s.Remove(); err != nil {
+			return err
+		}
+	}
+	if keep < len(all) {
+		if err := l.reactivate(last); err != nil {
+			return err
+		}
+	}
+	return last.TruncateTo(offset)
+}
+
+// publishTruncated tells readers before the files change: what they find from
+// now on ends at offset.
+func (l *Log) publishTruncated(keep []*segment.Segment, offset int64) {
+	l.set.Store(newSegmentSet(keep))
+	l.end.Store(offset)
+	l.durable.Store(min(l.durable.Load(), offset))
+	l.start.Store(min(l.start.Load(), offset))
+	l.generation.Add(1)
+	l.arrivals.announce()
+	l.append.unsynced = slices.DeleteFunc(l.append.unsynced, func(s *segment.Segment) bool {
+		return !slices.Contains(keep, s)
+	})
+}
+
+// reactivate makes a sealed segment the one that is appended to.
+func (l *Log) reactivate(s *segment.Segment) error {
+	l.drawJitterLocked()
+	return s.Reactivate()
+}
+
+// restartLocked makes the log empty, starting at offset.
+func (l *Log) restartLocked(offset int64) error {
+	old := l.set.Load().slice()
+	// Old segments go before the new one comes: between the two the state
+	// file alone knows where the log starts.
+	err := l.changeState(func(st *checkpoint.State) { st.LogStartOffset, st.RecoveryPoint = offset, offset })
+	if err != nil {
+		return err
+	}
+	for _, s := range slices.Backward(old) {
+		if err := s.Remove(); err != nil {
+			return err
+		}
+	}
+	fresh, err := l.createSegment(offset)
+	if err != nil {
+		return err
+	}
+	l.publishTruncated([]*segment.Segment{fresh}, offset)
+	l.start.Store(offset)
+	l.durable.Store(offset)
+	l.drawJitterLocked()
+	return nil
+}
+
+// moveStart sets the log start offset, on disk first. maintain is held.
+func (l *Log) moveStart(offset int64) error {
+	if err := l.changeState(func(st *checkpoint.State) { st.LogStartOffset = offset }); err != nil {
+		return err
+	}
+	l.start.Store(offset)
+	return nil
+}
