@@ -1,8 +1,10 @@
 package seglog
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -51,6 +53,28 @@ func (l *Log) Append(records []Record, opts *AppendOptions) (AppendResult, error
 		return AppendResult{}, fmt.Errorf("append: %w", err)
 	}
 	return l.appendAssigned(batch, opts)
+}
+
+// Ticket is an append that was ordered and written but may not be durable yet.
+type Ticket struct {
+	AppendResult
+	log *Log
+}
+
+// Durable returns once the records are on disk, or with the reason why it is
+// not known that they are; see Log.WaitDurable.
+func (t Ticket) Durable(ctx context.Context) error {
+	return t.log.WaitDurable(ctx, t.LastOffset+1)
+}
+
+// AppendAsync is Append without the wait: whatever the sync policy, it returns
+// when the batch has its offsets and was handed to the operating system. The
+// ticket's Durable waits for the disk; many appends can be in flight, and share
+// syncs.
+func (l *Log) AppendAsync(records []Record) (Ticket, error) {
+	never := SyncNever
+	at, err := l.Append(records, &AppendOptions{Sync: &never})
+	return Ticket{at, l}, err
 }
 
 func (l *Log) encode(b *record.Builder, records []Record) (record.Batch, error) {
@@ -180,7 +204,7 @@ func (l *Log) stampLocked(b record.Batch) error {
 
 // finishAppend waits for durability, if it is to be waited for.
 func (l *Log) finishAppend(lastOffset int64, opts *AppendOptions) error {
-	if opts.sync(l.opts.Sync) == SyncNever {
+	if opts.sync(l.opts.Sync) == SyncNever && !l.syncDue(lastOffset) {
 		return nil
 	}
 	if err := l.syncTo(lastOffset + 1); err != nil {
@@ -252,6 +276,10 @@ func (l *Log) writeLocked(set segment.Set, first int64) error {
 	if err := l.writableLocked(); err != nil {
 		return err
 	}
+	if set.LastOffset < first || set.LastOffset == math.MaxInt64 {
+		// The log end, which lies behind the last offset, must be one too.
+		return fmt.Errorf("%w: no offsets are left behind %d", ErrUnexpectedOffset, first)
+	}
 	if int64(len(set.Bytes)) > l.opts.SegmentBytes {
 		return &SizeError{ErrSetTooLarge, len(set.Bytes), int(l.opts.SegmentBytes)}
 	}
@@ -266,7 +294,11 @@ func (l *Log) writeLocked(set segment.Set, first int64) error {
 		}
 		return err
 	}
+	l.bytes.Add(int64(len(set.Bytes)))
 	l.markUnsyncedLocked(active)
+	if size, err := active.Size(); err == nil {
+		l.prepareSpareLocked(size)
+	}
 	l.end.Store(set.LastOffset + 1)
 	l.arrivals.announce()
 	return nil

@@ -71,6 +71,7 @@ func ExampleLog_Records_follow() {
 	defer log.Close()
 
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	go func() {
 		for _, word := range []string{"a", "b", "c"} {
 			log.Append([]seglog.Record{{Value: []byte(word)}}, nil)

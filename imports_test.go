@@ -3,8 +3,12 @@ package seglog_test
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,16 +38,16 @@ const module = "github.com/seglog/seglog"
 // testing libraries, and those that only a test or a command may have
 var notInTheLibrary = []string{"testing", "github.com/stretchr/testify", "pgregory.net/rapid", "github.com/spf13/cobra", "log", "flag"}
 
-// doors are what only internal/vfs may use.
-var doors = []string{"os", "syscall", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "github.com/edsrzf/mmap-go"}
+// doors are what only internal/vfs may use, besides functions of package os.
+var doors = []string{"syscall", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "github.com/edsrzf/mmap-go"}
 
 func TestImportsPointDown(t *testing.T) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports", "./...").Output()
 	require.NoError(t, err)
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p struct {
-			ImportPath string
-			Imports    []string
+			ImportPath, Dir  string
+			GoFiles, Imports []string
 		}
 		err := dec.Decode(&p)
 		if errors.Is(err, io.EOF) {
@@ -51,7 +55,7 @@ func TestImportsPointDown(t *testing.T) {
 		}
 		require.NoError(t, err)
 		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
-		if strings.HasPrefix(name, "cmd/") || name == "bench" {
+		if strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "internal/vfs/") || name == "bench" {
 			continue
 		}
 		allowed, known := floors[name]
@@ -63,8 +67,32 @@ func TestImportsPointDown(t *testing.T) {
 			require.NotEqual(t, module, i, "%q imports the root", name)
 			require.NotContains(t, notInTheLibrary, i, "%q imports %q", name, i)
 			if name != "internal/vfs" {
-				require.NotContains(t, doors[1:], i, "%q imports %q", name, i)
+				require.NotContains(t, doors, i, "%q imports %q", name, i)
+			}
+		}
+		if name != "internal/vfs" {
+			for _, f := range p.GoFiles {
+				requireNoSystemCalls(t, filepath.Join(p.Dir, f))
 			}
 		}
 	}
+}
+
+// requireNoSystemCalls lets a file use the constants and errors of package os,
+// and nothing else of it.
+func requireNoSystemCalls(t *testing.T, path string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	require.NoError(t, err)
+	ast.Inspect(file, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "os" && pkg.Obj == nil {
+			constant := strings.HasPrefix(sel.Sel.Name, "O_") || strings.HasPrefix(sel.Sel.Name, "Err")
+			require.True(t, constant, "%s uses os.%s", path, sel.Sel.Name)
+		}
+		return true
+	})
 }

@@ -19,6 +19,9 @@ type IterOptions struct {
 	Follow bool
 	// To ends the iteration before that offset. 0 means no such limit.
 	To int64
+	// Durable leaves out what is not on disk yet: the durable offset takes
+	// the place of the log end. What was read so cannot be lost in a crash.
+	Durable bool
 	// SkipDamaged goes on behind a batch that cannot be read. The damage is
 	// yielded as an error all the same, as a *CorruptionError, and then the
 	// iteration goes on instead of ending.
@@ -120,7 +123,8 @@ type walk struct {
 	from, to   int64 // to is exclusive
 	generation int64
 	started    bool
-	aimed      bool // scan is at the present batch, or where the next will be
+	aimed      bool  // scan is at the present batch, or where the next will be
+	upper      int64 // offsets of the present segment lie below it
 
 	scan     segment.Scanner
 	batch    record.Batch // the present one, if have
@@ -144,7 +148,7 @@ func (w *walk) start() error {
 	w.generation = w.log.generation.Load()
 	w.to = int64(1<<63 - 1)
 	if !w.opts.Follow {
-		w.to = w.log.end.Load()
+		w.to = w.limit()
 	}
 	if w.opts.To > 0 {
 		w.to = min(w.to, w.opts.To)
@@ -192,9 +196,11 @@ func (w *walk) next() bool {
 	return false
 }
 
+func (w *walk) limit() int64 { return w.log.limit(w.opts.Durable) }
+
 // await blocks at the log end.
 func (w *walk) await() error {
-	truncated, err := w.log.waitFor(w.ctx, w.from, w.generation)
+	truncated, err := w.log.waitFor(w.ctx, w.from, w.generation, w.opts.Durable)
 	if err != nil {
 		return err
 	}
@@ -238,7 +244,7 @@ var errStale = errors.New("log was truncated meanwhile")
 // loadHere goes on in the segment of the batch before.
 func (w *walk) loadHere() error {
 	s := w.scan.Segment()
-	if err := s.Acquire(); err != nil {
+	if err := w.log.acquire(s); err != nil {
 		return err
 	}
 	defer s.Release()
@@ -264,7 +270,7 @@ func (w *walk) loadAnew() error {
 		return err
 	}
 	defer w.scan.Segment().Release()
-	w.aimed = true
+	w.aimed, w.upper = true, w.log.set.Load().upper(w.scan.Segment())
 	return w.take()
 }
 
@@ -276,8 +282,11 @@ func (w *walk) take() error {
 		if err != nil {
 			return err
 		}
-		if b.BaseOffset() >= w.log.end.Load() {
-			return io.EOF // written, but not yet published
+		if b.BaseOffset() >= w.upper {
+			return beyondSegment(&w.scan, b.BaseOffset(), b.LastOffset(), w.upper)
+		}
+		if b.BaseOffset() >= w.limit() {
+			return io.EOF // written, but not yet for us
 		}
 		if b.LastOffset() >= w.from {
 			w.batch, w.position, w.have = b, w.scan.Position(), true
@@ -293,25 +302,32 @@ func (w *walk) recoverable() bool {
 	return w.opts.SkipDamaged && errors.As(w.err, &damage)
 }
 
-// stepOver moves the position behind damage: to the next batch where its frame
-// is sound, else to the next segment.
+// stepOver aims behind damage: at the next sound batch of its segment, or at
+// the next segment.
 func (w *walk) stepOver() bool {
 	var damage *CorruptionError
 	if !w.recoverable() || !errors.As(w.err, &damage) {
 		return false
 	}
-	next := int64(-1)
-	if damage.LastOffset >= w.from {
-		next = damage.LastOffset + 1
-	}
-	if damage.LastOffset < 0 || errors.Is(damage, record.ErrShort) || next < 0 {
-		s := w.log.set.Load().after(damage.BaseOffset)
-		if s == nil {
-			return false
-		}
-		next = s.Base()
-	}
-	w.from = max(next, w.from+1)
 	w.aimed, w.have = false, false
+	set := w.log.set.Load()
+	s := set.floor(damage.BaseOffset)
+	if s == nil || s.Base() != damage.BaseOffset || s.Acquire() != nil {
+		return true // gone meanwhile: seek again
+	}
+	pos, err := s.NextWhole(damage.Position)
+	if err == nil {
+		w.scan.Reset(s, pos, s.View().Size)
+		w.aimed, w.upper = true, set.upper(s)
+	}
+	s.Release()
+	if err == nil {
+		return true
+	}
+	next := set.after(s.Base())
+	if next == nil {
+		return false
+	}
+	w.from = max(w.from, next.Base())
 	return true
 }

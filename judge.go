@@ -112,7 +112,7 @@ func (l *Log) covered(swap []layout.File) (from, to int64, err error) {
 		if !isLog(f) {
 			continue
 		}
-		o := l.opts.segmentOptions()
+		o := l.segmentOptions()
 		o.ReadOnly, o.Suffix = true, layout.SwapSuffix
 		next, err := endOf(segment.Open(l.dir, f.Base, o))
 		if err != nil {

@@ -40,6 +40,10 @@ type Log struct {
 	append struct {
 		sync.Mutex
 		unsynced  []*segment.Segment // may hold bytes that are not on disk
+		syncing   []*segment.Segment // taken by the one who syncs; memory for the next round
+		unnamed   bool               // the name of a segment may not be on disk
+		spare     *segment.Spare     // the next segment's files, or nil
+		preparing bool               // a spare is being made, or was in vain
 		jitter    int64              // ms taken off segment.ms for the active segment
 		lastStamp int64              // last append time given out
 		failed    error              // first cause; once set, writing is refused
@@ -52,8 +56,15 @@ type Log struct {
 		checkpoint.State
 	}
 
+	bytes        atomic.Int64 // appended by this Log; written under append
+	durableBytes atomic.Int64 // of them, on disk; written under sync
+
 	arrivals   arrivals
-	background sync.WaitGroup // flushing after a roll
+	background sync.WaitGroup // flushing after a roll and at intervals
+	stop       chan struct{}  // closed by Close
+
+	opened  atomic.Int64 // segments whose files are open
+	closing sync.Mutex   // held by the one who closes idle segments
 
 	locks    []io.Closer
 	recovery Recovery
@@ -64,24 +75,39 @@ type Log struct {
 // it, and gives the directory free. Appends and reads under way end first;
 // iterations and waits end with ErrClosed. Close again does nothing.
 func (l *Log) Close() error {
-	l.background.Wait()
+	l.append.Lock()
+	again := l.append.closed
+	l.append.closed = true
+	l.append.Unlock()
+	if again {
+		return nil
+	}
+	l.closed.Store(true)
+	close(l.stop)
+	l.arrivals.announce()
+	l.background.Wait() // nothing new starts now
+
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.sync.Lock()
 	defer l.sync.Unlock()
 	l.append.Lock()
 	defer l.append.Unlock()
-	if l.append.closed {
-		return nil
+	if err := l.closeLocked(); err != nil {
+		return fmt.Errorf("close log %s: %w", l.dir, err)
 	}
-	l.append.closed = true
-	l.closed.Store(true)
-	l.arrivals.announce()
+	return nil
+}
 
+func (l *Log) closeLocked() error {
 	var errs []error
 	failed := l.append.failed != nil
 	if !l.opts.ReadOnly && !failed {
 		errs = append(errs, l.syncLocked())
+	}
+	if l.append.spare != nil {
+		errs = append(errs, l.append.spare.Discard())
+		l.append.spare = nil
 	}
 	active := l.set.Load().active
 	size, err := active.Size()
@@ -100,10 +126,7 @@ func (l *Log) Close() error {
 	for i := len(l.locks) - 1; i >= 0; i-- {
 		err = errors.Join(err, l.locks[i].Close())
 	}
-	if err != nil {
-		return fmt.Errorf("close log %s: %w", l.dir, err)
-	}
-	return nil
+	return err
 }
 
 // changeState changes the state and, in one step, its file.

@@ -39,7 +39,7 @@ func open(dir string, opts Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{dir: dir, opts: opts}
+	l := &Log{dir: dir, opts: opts, stop: make(chan struct{})}
 	if opts.ReadOnly {
 		return l, l.openReadOnly()
 	}
@@ -56,6 +56,9 @@ func open(dir string, opts Options) (*Log, error) {
 	if err := l.openWritable(); err != nil {
 		l.abandon()
 		return nil, err
+	}
+	if opts.FlushInterval > 0 {
+		l.background.Go(func() { l.flushEvery(opts.FlushInterval) })
 	}
 	return l, nil
 }
@@ -138,7 +141,7 @@ func (l *Log) openWritable() error {
 	}
 	segments := make([]*segment.Segment, len(dir.bases))
 	for i, base := range dir.bases {
-		segments[i] = segment.Open(l.dir, base, l.opts.segmentOptions())
+		segments[i] = segment.Open(l.dir, base, l.segmentOptions())
 	}
 	l.set.Store(newSegmentSet(segments))
 	if err := l.openTail(segments, clean); err != nil {
@@ -149,8 +152,7 @@ func (l *Log) openWritable() error {
 
 // readState reads the state file. A log without one, or with a damaged one,
 // is new or was written by Kafka: then the broker's checkpoints tell, if they are
-// there, and else the last segment alone is taken for unsynced, since sealed ones
-// are synced behind each roll.
+// there, and else nobody knows.
 func (l *Log) readState() error {
 	state, err := checkpoint.ReadState(l.opts.fs, l.statePath())
 	switch {
@@ -183,9 +185,9 @@ func (l *Log) brokerState() checkpoint.State {
 			return 0, false
 		}
 		entries, _, _ := checkpoint.ParseOffsets(data) // good lines of a bad file count
-		for _, e := range entries {
+		for _, e := range slices.Backward(entries) {
 			if e.Topic == dir.Topic && e.Partition == dir.Partition {
-				return e.Offset, true
+				return e.Offset, true // of several, a broker takes the last
 			}
 		}
 		return 0, false
@@ -255,7 +257,9 @@ func (l *Log) closedCleanly(active *segment.Segment, clean *checkpoint.CleanMark
 }
 
 // recover scans the segments from the one that holds the recovery point on.
-// The first damage ends the log: what lies behind was never promised.
+// The first damage ends the log: what lies behind was never promised. If nobody
+// knows the recovery point everything is scanned, but only the last segment cut,
+// since sealed segments are synced behind each roll.
 func (l *Log) recover(segments []*segment.Segment) error {
 	first := 0
 	for i, s := range segments {
@@ -263,15 +267,31 @@ func (l *Log) recover(segments []*segment.Segment) error {
 			first = i
 		}
 	}
+	known := l.state.RecoveryPoint < math.MaxInt64
+	if !known {
+		if err := l.reindex(segments[:first]); err != nil {
+			return err
+		}
+	}
 	for i := first; i < len(segments); i++ {
 		s := segments[i]
-		r, err := s.Recover(nil)
+		o := segment.RecoverOptions{MayOverflow: !known}
+		if known {
+			o.Durable = l.state.RecoveryPoint
+		}
+		r, err := s.Recover(o)
+		if errors.Is(err, segment.ErrOffsetOverflow) {
+			return l.splitAndRecover(segments, i)
+		}
 		if err != nil {
 			return err
 		}
 		l.recovery.Scanned++
 		if r.Cut > 0 {
 			l.recovery.Cut = append(l.recovery.Cut, Cut{File: s.Name(), Position: r.Bytes, Bytes: r.Cut, Reason: r.Reason})
+		}
+		if r.SetAside != "" {
+			l.recovery.SetAside = append(l.recovery.SetAside, r.SetAside)
 		}
 		if i+1 == len(segments) {
 			return nil
@@ -282,8 +302,50 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if next := segments[i+1].Base(); s.NextOffset() > next {
 			return &OverlapError{Segment: s.Base(), LastOffset: s.NextOffset() - 1, Next: next}
 		}
-		if err := errors.Join(s.Seal(), s.Sync()); err != nil {
+		if err := errors.Join(s.Seal(), s.Trim(), s.Sync()); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// splitAndRecover splits segment i, whose offsets do not fit, and starts over.
+func (l *Log) splitAndRecover(segments []*segment.Segment, i int) error {
+	bases, err := l.split(segment.Open(l.dir, segments[i].Base(), l.segmentOptions()))
+	if err != nil {
+		return err
+	}
+	for _, s := range segments {
+		if err := s.Retire(); err != nil {
+			return err
+		}
+	}
+	var all []*segment.Segment
+	for j, s := range segments {
+		if j != i {
+			all = append(all, segment.Open(l.dir, s.Base(), l.segmentOptions()))
+			continue
+		}
+		for _, base := range bases {
+			all = append(all, segment.Open(l.dir, base, l.segmentOptions()))
+		}
+	}
+	l.set.Store(newSegmentSet(all))
+	l.recovery.Scanned = 0
+	return l.recover(all)
+}
+
+// reindex scans sealed segments of which nobody says that they were synced, and
+// makes their indexes anew. Damage in them is left where it is.
+func (l *Log) reindex(sealed []*segment.Segment) error {
+	for _, s := range sealed {
+		r, err := s.Reindex()
+		if err != nil {
+			return err
+		}
+		l.recovery.Scanned++
+		if r.Reason != nil {
+			l.recovery.Damaged = append(l.recovery.Damaged, r.Reason)
 		}
 	}
 	return nil
@@ -293,27 +355,32 @@ func (l *Log) recover(segments []*segment.Segment) error {
 // deleted: someone may want to look at them.
 func (l *Log) endAt(segments []*segment.Segment, i int) error {
 	for _, s := range slices.Backward(segments[i+1:]) {
-		if err := s.Retire(); err != nil {
+		if err := l.setAside(s); err != nil {
 			return err
-		}
-		for _, path := range s.Paths() {
-			err := l.opts.fs.Rename(path, path+cutSuffix)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			l.recovery.SetAside = append(l.recovery.SetAside, filepath.Base(path))
 		}
 	}
 	l.set.Store(newSegmentSet(segments[:i+1]))
 	return l.opts.fs.SyncDir(l.dir)
 }
 
-// cutSuffix marks a file that recovery took out of the log. Neither we nor
-// Kafka look at such files.
-const cutSuffix = ".cut"
+// setAside takes a segment out of the log and keeps its files under names that
+// nobody looks at.
+func (l *Log) setAside(s *segment.Segment) error {
+	if err := s.Retire(); err != nil {
+		return err
+	}
+	for _, path := range s.Paths() {
+		err := l.opts.fs.Rename(path, path+segment.CutSuffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l.recovery.SetAside = append(l.recovery.SetAside, filepath.Base(path)+segment.CutSuffix)
+	}
+	return nil
+}
 
 // settle makes what was found durable and sets the offsets.
 func (l *Log) settle() error {
@@ -363,7 +430,7 @@ func (l *Log) openReadOnly() error {
 	}
 	segments := make([]*segment.Segment, len(dir.bases))
 	for i, base := range dir.bases {
-		o := l.opts.segmentOptions()
+		o := l.segmentOptions()
 		o.Suffix = dir.suffix[base]
 		segments[i] = segment.Open(l.dir, base, o)
 	}
@@ -383,10 +450,11 @@ func (l *Log) bound() error {
 	if r.Cut > 0 {
 		l.recovery.Cut = []Cut{{File: set.active.Name(), Position: r.Bytes, Bytes: r.Cut, Reason: r.Reason}}
 	}
-	end := set.active.NextOffset()
+	start := max(l.state.LogStartOffset, set.first().Base())
+	end := max(set.active.NextOffset(), start)
 	l.end.Store(end)
 	l.durable.Store(end)
-	l.start.Store(min(max(l.state.LogStartOffset, set.first().Base()), end))
+	l.start.Store(start)
 	return nil
 }
 

@@ -64,6 +64,20 @@ type Options struct {
 	// Sync says when appended batches are made durable. The zero value is
 	// SyncAlways. Kafka relies on replication and would by default never sync.
 	Sync SyncPolicy
+	// FlushMessages is flush.messages, for appends that do not wait for
+	// durability: one that leaves so many records unsynced waits for a sync.
+	// A power loss then takes fewer records than that. 0 means no such limit,
+	// as Kafka's default of 9223372036854775807.
+	FlushMessages int64
+	// FlushBytes is the same in bytes; Kafka has no such setting.
+	FlushBytes int64
+	// FlushInterval is flush.ms: what was appended is synced in the
+	// background at least so often. 0 means not at all.
+	FlushInterval time.Duration
+	// MaxOpenSegments is how many segments keep their files open: one
+	// descriptor and two mappings each. Beyond it those that are not used are
+	// closed, and opened again when they are. 0 means 1024.
+	MaxOpenSegments int
 	// StartOffset is the offset of the first record of a log that has none
 	// yet. It has no effect on an existing log.
 	StartOffset int64
@@ -82,10 +96,11 @@ const (
 	// SyncAlways: the batch, and all before it. Appends that wait at the
 	// same time share one sync.
 	SyncAlways SyncPolicy = iota
-	// SyncNever: nothing is promised until Sync or Close return. A crash of
-	// the process loses nothing, since the batch was handed to the operating
-	// system; a power loss may take every batch since the last sync, but
-	// never the middle of the log without its end.
+	// SyncNever: nothing is promised until Sync, WaitDurable or Close return,
+	// or one of FlushMessages, FlushBytes and FlushInterval makes it so. A
+	// crash of the process loses nothing, since the batch was handed to the
+	// operating system; a power loss may take every batch since the last sync,
+	// from one of them to the end, but never one before.
 	SyncNever
 )
 
@@ -105,6 +120,7 @@ const (
 	defaultIndexBytes         = 10 << 20
 	defaultIndexIntervalBytes = 4096
 	defaultMaxMessageBytes    = 1<<20 + 12
+	defaultMaxOpenSegments    = 1024
 	defaultRetentionTime      = 7 * 24 * time.Hour
 
 	minSegmentBytes = 14
@@ -118,6 +134,7 @@ func (o Options) resolve() (Options, error) {
 	setDefault(&o.SegmentIndexBytes, defaultIndexBytes)
 	setDefault(&o.IndexIntervalBytes, defaultIndexIntervalBytes)
 	setDefault(&o.MaxMessageBytes, defaultMaxMessageBytes)
+	setDefault(&o.MaxOpenSegments, defaultMaxOpenSegments)
 	setDefault(&o.RetentionTime, defaultRetentionTime)
 	setDefault(&o.RetentionBytes, -1)
 	if o.fs == nil {
@@ -135,6 +152,10 @@ func (o Options) resolve() (Options, error) {
 		inRange("LeaderEpoch", o.LeaderEpoch, 0, math.MaxInt32),
 		inRange("RetentionBytes", o.RetentionBytes, -1, math.MaxInt64),
 		inRange("Sync", o.Sync, SyncAlways, SyncNever),
+		inRange("FlushMessages", o.FlushMessages, 0, math.MaxInt64),
+		inRange("FlushBytes", o.FlushBytes, 0, math.MaxInt64),
+		inRange("FlushInterval", o.FlushInterval, 0, math.MaxInt64),
+		inRange("MaxOpenSegments", o.MaxOpenSegments, 1, math.MaxInt32),
 		inRange("StartOffset", o.StartOffset, 0, math.MaxInt64-1),
 	)
 }
@@ -151,13 +172,4 @@ func inRange[T int | int8 | int32 | int64 | SyncPolicy | record.Codec | record.T
 		return &OptionError{Field: name, Value: fmt.Sprint(v), Want: fmt.Sprintf("%v to %v", low, high)}
 	}
 	return nil
-}
-
-func (o *Options) segmentOptions() segment.Options {
-	return segment.Options{
-		FS:                 o.fs,
-		IndexIntervalBytes: int64(o.IndexIntervalBytes),
-		IndexMaxBytes:      o.SegmentIndexBytes,
-		ReadOnly:           o.ReadOnly,
-	}
 }

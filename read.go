@@ -49,7 +49,7 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 		if s == nil {
 			return io.EOF
 		}
-		if err := s.Acquire(); err != nil {
+		if err := l.acquire(s); err != nil {
 			if errors.Is(err, segment.ErrRetired) {
 				err = l.changed(set)
 			}
@@ -60,6 +60,9 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 		}
 		err := s.SeekOffset(c, offset)
 		if err == nil {
+			err = l.checkFound(c, offset, set.upper)
+		}
+		if err == nil {
 			return nil
 		}
 		s.Release()
@@ -67,6 +70,28 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 			return err
 		}
 		after = s.Base()
+	}
+}
+
+// checkFound doubts a batch that lies wholly above the offset that was sought: a
+// base offset is not under the checksum, but it must be below the next segment's,
+// or the log end.
+func (l *Log) checkFound(c *segment.Scanner, offset int64, upper func(*segment.Segment) int64) error {
+	h, err := c.Header()
+	if err != nil || h.BaseOffset <= offset {
+		return err
+	}
+	if limit := min(upper(c.Segment()), l.end.Load()); h.BaseOffset >= limit {
+		return beyondSegment(c, h.BaseOffset, h.LastOffset, limit)
+	}
+	return nil
+}
+
+func beyondSegment(c *segment.Scanner, first, last, limit int64) error {
+	return &CorruptionError{
+		File: c.Segment().Name(), BaseOffset: c.Segment().Base(), Position: c.Position(),
+		FirstOffset: first, LastOffset: last,
+		Err: fmt.Errorf("base offset %d, want one below %d", first, limit),
 	}
 }
 
@@ -190,6 +215,8 @@ func damagedBatch(s *segment.Segment, pos int64, b record.Batch, err error) erro
 type ReadOptions struct {
 	// Buffer receives the batches if it is large enough.
 	Buffer []byte
+	// Durable leaves out what is not on disk yet.
+	Durable bool
 	// HardLimit keeps to the limit even if the first batch is larger; nothing
 	// is returned then, but ReadResult.Needed. By default a read returns at least
 	// one batch, so that a large one cannot block a reader for ever.
@@ -242,7 +269,7 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 	s := r.scan.Segment()
 	defer s.Release()
 	from := r.scan.Position()
-	length, err := r.extent(maxBytes, opts.HardLimit, &res)
+	length, err := r.extent(maxBytes, opts, &res)
 	if err != nil || length == 0 {
 		return res, err
 	}
@@ -253,8 +280,12 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 
 // extent counts the bytes of the batches that fit, from the present one on,
 // and notes in res where they end.
-func (r *reader) extent(maxBytes int, hard bool, res *ReadResult) (int, error) {
+func (r *reader) extent(maxBytes int, opts *ReadOptions, res *ReadResult) (int, error) {
 	length := 0
+	limit := res.End
+	if opts.Durable {
+		limit = res.Durable
+	}
 	for {
 		h, err := r.scan.Header()
 		if errors.Is(err, io.EOF) {
@@ -266,10 +297,10 @@ func (r *reader) extent(maxBytes int, hard bool, res *ReadResult) (int, error) {
 			}
 			return 0, err
 		}
-		if h.BaseOffset >= res.End {
-			return length, nil // appended since
+		if h.BaseOffset >= limit {
+			return length, nil // appended since, or not yet durable
 		}
-		if length+h.Size > maxBytes && (length > 0 || hard) {
+		if length+h.Size > maxBytes && (length > 0 || opts.HardLimit) {
 			if length == 0 {
 				res.Needed = h.Size
 			}

@@ -74,39 +74,53 @@ func (l *Log) ApplyRetention(ctx context.Context) (RetentionResult, error) {
 	return res, nil
 }
 
+// applyRetention applies the three reasons in Kafka's order
+// (UnifiedLog.deleteOldSegments). Time comes last, since what the others take
+// away may have stood before segments that are too old; so a second run finds
+// nothing more.
 func (l *Log) applyRetention(ctx context.Context, res *RetentionResult) error {
-	deciders := []func(*segment.Segment, *segment.Segment) (bool, error){l.belowStart}
-	if ms := l.opts.RetentionTime.Milliseconds(); ms >= 0 {
-		now := time.Now().UnixMilli()
-		deciders = append(deciders, func(s, _ *segment.Segment) (bool, error) {
-			age, err := ageOf(s)
-			return now-age > ms, err
-		})
+	if err := l.retain(ctx, l.belowStart, res); err != nil {
+		return err
 	}
-	for _, decide := range deciders {
-		if err := l.retain(ctx, decide, res); err != nil {
+	if l.opts.RetentionBytes >= 0 {
+		total, err := l.Size()
+		if err != nil {
+			return err
+		}
+		if err := l.retain(ctx, inExcess(total-l.opts.RetentionBytes), res); err != nil {
 			return err
 		}
 	}
-	if l.opts.RetentionBytes < 0 {
+	if l.opts.RetentionTime < 0 {
 		return nil
 	}
-	total, err := l.Size()
-	if err != nil {
-		return err
-	}
-	excess := total - l.opts.RetentionBytes
-	return l.retain(ctx, func(s, _ *segment.Segment) (bool, error) {
+	return l.retain(ctx, l.olderThan(l.opts.RetentionTime), res)
+}
+
+// decider decides whether a segment goes; next is the one behind it, or nil.
+type decider func(s, next *segment.Segment) (bool, error)
+
+// inExcess removes segments as long as all of each is in excess.
+func inExcess(excess int64) decider {
+	return func(s, _ *segment.Segment) (bool, error) {
 		size, err := s.Size()
 		if err != nil || excess-size < 0 {
 			return false, err
 		}
 		excess -= size
 		return true, nil
-	}, res)
+	}
 }
 
-func (l *Log) retain(ctx context.Context, decide func(s, next *segment.Segment) (bool, error), res *RetentionResult) error {
+func (l *Log) olderThan(limit time.Duration) decider {
+	now := time.Now().UnixMilli()
+	return func(s, _ *segment.Segment) (bool, error) {
+		age, err := l.ageOf(s)
+		return now-age > limit.Milliseconds(), err
+	}
+}
+
+func (l *Log) retain(ctx context.Context, decide decider, res *RetentionResult) error {
 	removed, err := l.removeLeading(ctx, decide)
 	res.Segments += removed.Segments
 	res.Bytes += removed.Bytes
@@ -119,8 +133,8 @@ func (l *Log) belowStart(_, next *segment.Segment) (bool, error) {
 }
 
 // ageOf is the time the segment counts from.
-func ageOf(s *segment.Segment) (int64, error) {
-	if err := s.Acquire(); err != nil {
+func (l *Log) ageOf(s *segment.Segment) (int64, error) {
+	if err := l.acquire(s); err != nil {
 		return 0, err
 	}
 	var c segment.Scanner
@@ -137,7 +151,7 @@ func ageOf(s *segment.Segment) (int64, error) {
 
 // removeLeading removes segments from the oldest on while decide says so.
 // maintain is held.
-func (l *Log) removeLeading(ctx context.Context, decide func(s, next *segment.Segment) (bool, error)) (RetentionResult, error) {
+func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResult, error) {
 	var gone []*segment.Segment
 	var res RetentionResult
 	set := l.set.Load()

@@ -67,28 +67,73 @@ func (l *Log) rollLocked(base int64) error {
 	if size == 0 && base == old.Base() {
 		return nil
 	}
-	next, err := l.createSegment(base)
+	next, err := l.nextSegmentLocked(base)
 	if err != nil {
 		return err
 	}
 	if err := old.Seal(); err != nil {
-		// The log can still be read and is complete; only the indexes of the
-		// old segment are in doubt, and those are rebuilt by the next open.
+		// The log is complete and can be read; only the index of the old
+		// segment is in doubt, and the next open sees to that.
 		l.failLocked(err)
 		return fmt.Errorf("%w: %w", ErrFailed, err)
 	}
+	l.append.unnamed = true
 	l.set.Store(newSegmentSet(append(set.slice(), next)))
 	l.drawJitterLocked()
-	l.background.Go(l.flushSealed)
+	l.background.Go(func() { l.flushSealed(old, next.Base()) })
 	return nil
 }
 
-// flushSealed makes what was rolled durable and moves the recovery point
-// behind it, so that an open after a crash does not scan it again. It runs in the
-// background: an append that rolls does not wait for it. A failure is kept by
-// syncTo; one to write the state only means more to scan.
-func (l *Log) flushSealed() {
-	base := l.set.Load().active.Base()
+// nextSegmentLocked takes the spare, if there is one. Making the files here
+// instead is for rolls that nobody saw coming.
+func (l *Log) nextSegmentLocked(base int64) (*segment.Segment, error) {
+	if spare := l.append.spare; spare != nil {
+		l.append.spare = nil
+		if s, err := spare.Adopt(base); err == nil {
+			return s, nil
+		}
+		// Where open files cannot be renamed a spare is of no use.
+	}
+	return segment.Create(l.dir, base, l.segmentOptions())
+}
+
+// prepareSpareLocked has the next segment's files made in the background once
+// the active one is three quarters full.
+func (l *Log) prepareSpareLocked(size int64) {
+	if size < l.opts.SegmentBytes/4*3 || l.append.spare != nil || l.append.preparing {
+		return
+	}
+	l.append.preparing = true
+	l.background.Go(func() {
+		spare, err := segment.Prepare(l.dir, l.segmentOptions())
+		l.append.Lock()
+		defer l.append.Unlock()
+		// Without a spare, for whatever reason, a roll makes its own files,
+		// and has the error. It is not tried again before.
+		l.append.preparing = err != nil
+		l.append.spare = spare
+	})
+}
+
+// createSegment makes an empty segment whose directory entry is durable.
+func (l *Log) createSegment(base int64) (*segment.Segment, error) {
+	s, err := segment.Create(l.dir, base, l.segmentOptions())
+	if err != nil {
+		return nil, err
+	}
+	if err := l.opts.fs.SyncDir(l.dir); err != nil {
+		return nil, fmt.Errorf("create segment %d: %w", base, err)
+	}
+	return s, nil
+}
+
+// flushSealed follows a roll: it trims the indexes of the sealed segment, makes
+// everything below base durable and moves the recovery point there, so that an
+// open after a crash does not scan it again. The append that rolled does not wait
+// for it. A failed sync is kept by syncTo. The rest may fail: untrimmed indexes
+// are trimmed on close, and a recovery point left behind only means more to scan.
+func (l *Log) flushSealed(sealed *segment.Segment, base int64) {
+	sealed.Trim()
 	if l.syncTo(min(base, l.end.Load())) == nil {
 		l.moveRecoveryPoint(base)
 	}
@@ -99,18 +144,6 @@ func (l *Log) moveRecoveryPoint(offset int64) error {
 		// A truncation may have come in between.
 		st.RecoveryPoint = max(st.RecoveryPoint, min(offset, l.durable.Load()))
 	})
-}
-
-// createSegment makes an empty segment whose directory entry is durable.
-func (l *Log) createSegment(base int64) (*segment.Segment, error) {
-	s, err := segment.Create(l.dir, base, l.opts.segmentOptions())
-	if err != nil {
-		return nil, err
-	}
-	if err := l.opts.fs.SyncDir(l.dir); err != nil {
-		return nil, fmt.Errorf("create segment %d: %w", base, err)
-	}
-	return s, nil
 }
 
 func (l *Log) drawJitterLocked() {

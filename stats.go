@@ -33,7 +33,7 @@ func (l *Log) Segments() ([]SegmentInfo, error) {
 	set := l.set.Load()
 	end := l.end.Load()
 	for s := range set.ascending() {
-		info, err := describe(s)
+		info, err := l.describe(s)
 		if errors.Is(err, segment.ErrRetired) {
 			if err = l.changed(set); err == nil {
 				return l.Segments()
@@ -52,8 +52,8 @@ func (l *Log) Segments() ([]SegmentInfo, error) {
 	return infos, nil
 }
 
-func describe(s *segment.Segment) (SegmentInfo, error) {
-	if err := s.Acquire(); err != nil {
+func (l *Log) describe(s *segment.Segment) (SegmentInfo, error) {
+	if err := l.acquire(s); err != nil {
 		return SegmentInfo{}, err
 	}
 	defer s.Release()
@@ -109,8 +109,14 @@ type Recovery struct {
 	// Cut lists what was removed from segment files, because a crash left it
 	// incomplete.
 	Cut []Cut
-	// SetAside lists files of segments behind a cut that were renamed, with
-	// ".cut" appended, and are no longer part of the log.
+	// Split lists the base offsets of segments that were split, because an
+	// old broker had put more into them than their indexes can address.
+	Split []int64
+	// Damaged lists what was found wrong in sealed segments and left as it is.
+	Damaged []error
+	// SetAside lists files that hold what was cut and may be worth a look: good
+	// batches behind the damage, and, with ".cut" appended to their names, the
+	// files of segments behind it.
 	SetAside []string
 	// Removed lists leftovers that were deleted: ".deleted" and ".cleaned"
 	// files, temporary files, indexes without a log, and what a ".swap" set

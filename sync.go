@@ -1,8 +1,10 @@
 package seglog
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seglog/seglog/segment"
 )
@@ -12,7 +14,10 @@ import (
 // ErrFailed.
 func (l *Log) Sync() error {
 	if l.opts.ReadOnly {
-		return ErrReadOnly
+		return fmt.Errorf("sync: %w", ErrReadOnly)
+	}
+	if l.closed.Load() {
+		return fmt.Errorf("sync: %w", ErrClosed)
 	}
 	if err := l.syncTo(l.end.Load()); err != nil {
 		return fmt.Errorf("sync: %w", err)
@@ -34,24 +39,22 @@ func (l *Log) syncTo(offset int64) error {
 		return nil
 	}
 	l.append.Lock()
-	err := l.writableLocked()
-	end := l.end.Load()
-	segments := l.append.unsynced
-	l.append.unsynced = nil
+	err := l.append.failed
+	work := l.takeUnsyncedLocked()
 	l.append.Unlock()
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrFailed, err)
 	}
-	for _, s := range segments {
-		// A segment that retention removed meanwhile needs no sync.
-		if err := s.Sync(); err != nil && !errors.Is(err, segment.ErrRetired) {
-			l.append.Lock()
-			l.failLocked(err)
-			l.append.Unlock()
-			return fmt.Errorf("%w: %w", ErrFailed, err)
-		}
+	if err := l.syncFiles(work); err != nil {
+		l.append.Lock()
+		defer l.append.Unlock()
+		l.failLocked(err)
+		l.arrivals.announce()
+		return fmt.Errorf("%w: %w", ErrFailed, err)
 	}
-	l.durable.Store(end)
+	l.durable.Store(work.end)
+	l.durableBytes.Store(work.bytes)
+	l.arrivals.announce()
 	return nil
 }
 
@@ -60,13 +63,119 @@ func (l *Log) syncLocked() error {
 	if err := l.append.failed; err != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, err)
 	}
-	for _, s := range l.append.unsynced {
-		if err := s.Sync(); err != nil && !errors.Is(err, segment.ErrRetired) {
-			l.failLocked(err)
-			return fmt.Errorf("%w: %w", ErrFailed, err)
+	work := l.takeUnsyncedLocked()
+	if err := l.syncFiles(work); err != nil {
+		l.failLocked(err)
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	l.durable.Store(work.end)
+	return nil
+}
+
+// unsynced is what must reach the disk for everything below end to be durable.
+type unsynced struct {
+	segments []*segment.Segment
+	unnamed  bool
+	end      int64
+	bytes    int64 // appended by this Log so far
+}
+
+func (l *Log) takeUnsyncedLocked() unsynced {
+	work := unsynced{segments: l.append.unsynced, unnamed: l.append.unnamed, end: l.end.Load(), bytes: l.bytes.Load()}
+	l.append.unsynced, l.append.syncing = l.append.syncing[:0], l.append.unsynced
+	l.append.unnamed = false
+	return work
+}
+
+// syncDue reports whether a batch that ends at lastOffset, whose append does not
+// wait for durability by itself, is the one that must: flush.messages and its
+// like bound what a power loss can take.
+func (l *Log) syncDue(lastOffset int64) bool {
+	o := &l.opts
+	return o.FlushMessages > 0 && lastOffset+1-l.durable.Load() >= o.FlushMessages ||
+		o.FlushBytes > 0 && l.bytes.Load()-l.durableBytes.Load() >= o.FlushBytes
+}
+
+// flushEvery syncs in the background, at most once in each interval.
+func (l *Log) flushEvery(interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			l.syncTo(l.end.Load()) // a failure is kept, and the next append has it
+		case <-l.stop:
+			return
 		}
 	}
-	l.append.unsynced = nil
-	l.durable.Store(l.end.Load())
+}
+
+// WaitDurable returns once every record below offset is on disk, syncing if
+// need be. It ends with ctx's error, ErrClosed, or ErrFailed: then it is not
+// known whether the records will be found after the log was opened again.
+// Waiting for an offset above the log end waits for it to be appended.
+func (l *Log) WaitDurable(ctx context.Context, offset int64) error {
+	if ctx.Done() == nil && offset <= l.end.Load() {
+		return l.syncTo(offset)
+	}
+	for requested := int64(-1); ; {
+		changed := l.arrivals.enlist()
+		end := l.end.Load()
+		err := l.durableOrWhyNot(offset)
+		if err == errNotYet && min(offset, end) > requested {
+			requested = min(offset, end)
+			l.requestSync(requested)
+		}
+		if err == errNotYet {
+			select {
+			case <-changed:
+				l.arrivals.resign()
+				continue
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		}
+		l.arrivals.resign()
+		return err
+	}
+}
+
+var errNotYet = errors.New("not yet durable")
+
+func (l *Log) durableOrWhyNot(offset int64) error {
+	if l.durable.Load() >= offset {
+		return nil
+	}
+	l.append.Lock()
+	defer l.append.Unlock()
+	switch {
+	case l.append.failed != nil:
+		return fmt.Errorf("%w: %w", ErrFailed, l.append.failed)
+	case l.append.closed:
+		return ErrClosed
+	}
+	return errNotYet
+}
+
+// requestSync has everything below offset synced without waiting for it.
+func (l *Log) requestSync(offset int64) {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if !l.append.closed && l.durable.Load() < offset {
+		l.background.Go(func() { l.syncTo(offset) })
+	}
+}
+
+// syncFiles syncs segments and then the directory. sync is held. A segment that
+// retention removed meanwhile needs no sync.
+func (l *Log) syncFiles(work unsynced) error {
+	for _, s := range work.segments {
+		if err := s.Sync(); err != nil && !errors.Is(err, segment.ErrRetired) {
+			return err
+		}
+	}
+	if work.unnamed {
+		return l.opts.fs.SyncDir(l.dir)
+	}
 	return nil
 }

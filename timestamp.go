@@ -89,7 +89,7 @@ func (l *Log) firstAt(r *reader, timestamp int64) (TimestampOffset, bool, error)
 	start := l.start.Load()
 	set := l.set.Load()
 	for s := range set.from(start) {
-		at, found, err := r.firstInSegment(s, timestamp, start)
+		at, found, err := l.firstInSegment(r, s, timestamp, start)
 		if errors.Is(err, segment.ErrRetired) {
 			if err := l.changed(set); err != nil {
 				return at, false, err
@@ -103,9 +103,9 @@ func (l *Log) firstAt(r *reader, timestamp int64) (TimestampOffset, bool, error)
 	return TimestampOffset{}, false, nil
 }
 
-func (r *reader) firstInSegment(s *segment.Segment, timestamp, start int64) (TimestampOffset, bool, error) {
+func (l *Log) firstInSegment(r *reader, s *segment.Segment, timestamp, start int64) (TimestampOffset, bool, error) {
 	var none TimestampOffset
-	if err := s.Acquire(); err != nil {
+	if err := l.acquire(s); err != nil {
 		return none, false, err
 	}
 	defer s.Release()
@@ -156,7 +156,7 @@ func (r *reader) firstInBatch(timestamp, start int64) (TimestampOffset, bool, er
 func (l *Log) maxTimestamp(r *reader) (TimestampOffset, bool, error) {
 	set := l.set.Load()
 	start := l.start.Load()
-	at, found, err := r.newestOf(set, start)
+	at, found, err := l.newestOf(r, set, start)
 	if !errors.Is(err, segment.ErrRetired) {
 		return at, found, err
 	}
@@ -166,11 +166,11 @@ func (l *Log) maxTimestamp(r *reader) (TimestampOffset, bool, error) {
 	return l.maxTimestamp(r)
 }
 
-func (r *reader) newestOf(set *segmentSet, start int64) (TimestampOffset, bool, error) {
+func (l *Log) newestOf(r *reader, set *segmentSet, start int64) (TimestampOffset, bool, error) {
 	var newest *segment.Segment
 	largest := int64(-1)
 	for s := range set.from(start) {
-		at, err := r.largestFrom(s, start)
+		at, err := l.largestFrom(r, s, start)
 		if err != nil {
 			return TimestampOffset{}, false, err
 		}
@@ -181,12 +181,12 @@ func (r *reader) newestOf(set *segmentSet, start int64) (TimestampOffset, bool, 
 	if newest == nil {
 		return TimestampOffset{}, false, nil
 	}
-	return r.firstInSegment(newest, largest, start)
+	return l.firstInSegment(r, newest, largest, start)
 }
 
 // largestFrom is the largest timestamp of the records of s at or above start.
-func (r *reader) largestFrom(s *segment.Segment, start int64) (int64, error) {
-	if err := s.Acquire(); err != nil {
+func (l *Log) largestFrom(r *reader, s *segment.Segment, start int64) (int64, error) {
+	if err := l.acquire(s); err != nil {
 		return -1, err
 	}
 	defer s.Release()

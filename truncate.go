@@ -106,11 +106,22 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 			return err
 		}
 	}
-	return last.TruncateTo(offset)
+	if err := last.TruncateTo(offset); err != nil {
+		return err
+	}
+	// A reader may have taken the new generation and still have aimed at bytes
+	// that are gone now: none of its positions holds any more.
+	l.generation.Add(1)
+	if last.NextOffset() < offset {
+		// A gap at the end is nowhere on disk but in the name of the segment
+		// behind it.
+		return l.rollLocked(offset)
+	}
+	return nil
 }
 
-// publishTruncated tells readers before the files change: what they find from
-// now on ends at offset.
+// publishTruncated tells readers, before the files change, that what they find
+// from now on ends at offset.
 func (l *Log) publishTruncated(keep []*segment.Segment, offset int64) {
 	l.set.Store(newSegmentSet(keep))
 	l.end.Store(offset)

@@ -582,7 +582,7 @@ func TestReadersRunBesideOneWriter_K029(t *testing.T) {
 			}
 		})
 	}
-	for round := range int64(20) {
+	for round := range int64(8) {
 		for offset := round + 1; offset < 40_000; offset += 7 + round {
 			require.NoError(t, x.Append(offset, offset*8))
 		}

@@ -178,10 +178,10 @@ func (b *Builder) AppendAt(offset int64, r Record) error {
 	offsetDelta, timestampDelta := int32(offset-b.opts.BaseOffset), r.Timestamp-base
 
 	body := sizeBody(offsetDelta, timestampDelta, &r)
-	if body > math.MaxInt32 || len(b.buf)+body > maxBatch {
+	if int64(len(b.buf))+body > maxBatch {
 		return b.recordFault(ErrTooLarge, "length", fmt.Sprint(body))
 	}
-	b.buf = appendRecord(slices.Grow(b.buf, body+maxVarint), int32(body), offsetDelta, timestampDelta, &r)
+	b.buf = appendRecord(slices.Grow(b.buf, int(body)+maxVarint), int32(body), offsetDelta, timestampDelta, &r)
 	b.count++
 	b.lastOffset = offset
 	b.baseTimestamp = base
@@ -220,29 +220,29 @@ func appendBytes(dst, b []byte) []byte {
 	return append(dst, b...)
 }
 
-// sizeBody returns the size of a record without its length. Lengths that do not
-// fit their 32 bits make it larger than any batch, whatever it says of them.
-func sizeBody(offsetDelta int32, timestampDelta int64, r *Record) int {
-	n := 1 + sizeVarlong(timestampDelta) + sizeVarint(offsetDelta) +
-		sizeBytes(r.Key) + sizeBytes(r.Value) + sizeVarint(int32(len(r.Headers)))
+// sizeBody returns the size of a record without its length. It is exact if that
+// fits its 32 bits, and larger than they hold if not, whatever int is.
+func sizeBody(offsetDelta int32, timestampDelta int64, r *Record) int64 {
+	n := 1 + sizeVarlong(timestampDelta) + sizeVarint(offsetDelta) + sizeVarint(int32(len(r.Headers)))
+	total := int64(n) + sizeBytes(r.Key) + sizeBytes(r.Value)
 	for i := range r.Headers {
 		h := &r.Headers[i]
-		n += sizeVarint(int32(len(h.Key))) + len(h.Key) + sizeBytes(h.Value)
+		total += int64(sizeVarint(int32(len(h.Key)))) + int64(len(h.Key)) + sizeBytes(h.Value)
 	}
-	return n
+	return total
 }
 
-func sizeBytes(b []byte) int {
+func sizeBytes(b []byte) int64 {
 	if b == nil {
 		return 1
 	}
-	return sizeVarint(int32(len(b))) + len(b)
+	return int64(sizeVarint(int32(len(b)))) + int64(len(b))
 }
 
 // RecordSize returns how many bytes r takes in a batch, before compression, if
 // its offset and timestamp are that far from the batch's base.
 func RecordSize(r Record, offsetDelta int32, timestampDelta int64) int {
-	body := sizeBody(offsetDelta, timestampDelta, &r)
+	body := int(sizeBody(offsetDelta, timestampDelta, &r))
 	return sizeVarint(int32(body)) + body
 }
 
@@ -251,7 +251,7 @@ func RecordSize(r Record, offsetDelta int32, timestampDelta int64) int {
 func SizeUpperBound(recs []Record) int {
 	n := HeaderSize
 	for i := range recs {
-		n += sizeBody(math.MaxInt32, math.MinInt64, &recs[i]) + maxVarint
+		n += int(sizeBody(math.MaxInt32, math.MinInt64, &recs[i])) + maxVarint
 	}
 	return n
 }

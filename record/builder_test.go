@@ -272,6 +272,7 @@ func TestSizeBoundsWhatCannotBeCompressed(t *testing.T) {
 				require.NoError(t, b.Append(Record{Value: noise(uint64(n), n)}))
 				size := b.Size()
 				require.LessOrEqual(t, len(built(t, b)), size, "%s %d, %d bytes", codec, level, n)
+				require.Less(t, size, n+n/100+300, "%s: a bound worth having", codec)
 			}
 		}
 	}

@@ -196,12 +196,13 @@ func (d *decompressor) close() {
 	*d = decompressor{}
 }
 
-// room returns buf emptied, or new memory, with a capacity of at least n.
+// room returns buf emptied, or new memory, with a capacity of at least n. It
+// grows by a quarter if it grows at all, lest every batch be a little larger.
 func room(buf []byte, n int) []byte {
 	if cap(buf) >= n {
 		return buf[:0]
 	}
-	return make([]byte, 0, n)
+	return make([]byte, 0, max(n, cap(buf)+cap(buf)/4))
 }
 
 // maxDeflate is the most one byte of deflate data can stand for, in bytes.

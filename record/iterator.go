@@ -20,8 +20,8 @@ type DecodeOptions struct {
 	//
 	// An Iterator takes the memory a batch needs, and never what a batch merely
 	// claims to need. To find that a batch is too large it takes no more than
-	// the limit and a few MiB, or, with a zstd frame made for the purpose, twice
-	// as much for a moment.
+	// the limit and a few MiB, or, with a zstd frame made for the purpose, about
+	// twice as much for a moment.
 	MaxDecompressed int64
 }
 
@@ -46,7 +46,8 @@ func (o DecodeOptions) limit() int {
 // Decoding is as strict as Kafka's (DefaultRecord.java, DefaultRecordBatch.java)
 // and no stricter: it finds every record that does not add up, but does not
 // verify the checksum and does not mind offsets the header does not cover. See
-// Batch.Check and Batch.Verify.
+// Batch.Check and Batch.Verify. Only for records that a header with a count of 0
+// denies is it an error here and nothing to Kafka.
 //
 // The zero Iterator has no records and the default limits.
 type Iterator struct {
@@ -62,8 +63,8 @@ type Iterator struct {
 
 	baseOffset    int64 // what the offset of each record is relative to
 	baseTimestamp int64
-	hasAppendTime bool  // all records have appendTime
-	appendTime    int64 //
+	hasAppendTime bool // all records have appendTime, whatever theirs is
+	appendTime    int64
 
 	rec     Record
 	entry   []byte   // the whole of the legacy message that rec was decoded from
@@ -82,7 +83,8 @@ func NewIterator(opts DecodeOptions) *Iterator {
 //
 // An error, which Err repeats, concerns the batch as a whole; there are no
 // records then. It is ErrUnsupported for an unknown codec, ErrTooLarge for too
-// many bytes and ErrInvalid otherwise, also when the codec finds its data
+// many bytes, ErrCorrupt for a message inside a legacy wrapper whose size none
+// can have, and ErrInvalid otherwise, also when the codec finds its data
 // damaged.
 func (it *Iterator) Reset(b Batch) error {
 	it.batch, it.err = b, nil
@@ -129,7 +131,9 @@ func (it *Iterator) decompress(codec Codec, src []byte) ([]byte, error) {
 		return nil, it.batch.fault(ErrUnsupported, "codec", fmt.Sprint(int(codec)), nil)
 	}
 	limit := it.opts.limit()
-	out, err := it.decoder.decode(it.buf, src, codec, it.batch.Magic(), limit)
+	buf := it.buf
+	it.buf = nil // so that it can go before a larger one comes
+	out, err := it.decoder.decode(buf, src, codec, it.batch.Magic(), limit)
 	switch {
 	case err == nil:
 		it.buf = out

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"slices"
 
 	"github.com/pierrec/lz4/v4"
 )
@@ -69,9 +70,11 @@ type lz4Compressor struct {
 	high *lz4.CompressorHC
 }
 
+// maxLZ4 returns the most that a frame of n bytes takes: that of blocks none of
+// which can be compressed.
 func maxLZ4(n int) int {
 	blocks := (n + lz4Block - 1) / lz4Block
-	return lz4HeaderSize + blocks*(4+lz4.CompressBlockBound(lz4Block)) + 4
+	return lz4HeaderSize + 4*blocks + n + 4
 }
 
 // appendFrame appends a frame of src to dst, with the header checksum of magic
@@ -93,18 +96,18 @@ func (c *lz4Compressor) appendFrame(dst, src []byte, level int, old bool) []byte
 
 func (c *lz4Compressor) appendBlock(dst, src []byte, level int) []byte {
 	at := len(dst)
-	dst = append(dst, 0, 0, 0, 0)
-	bound := lz4.CompressBlockBound(len(src))
-	if cap(dst)-len(dst) < bound {
-		dst = append(dst, make([]byte, bound)...)[:len(dst)]
+	dst = slices.Grow(dst, 4+len(src))
+	block := dst[at : at+4+len(src)]
+	// Data that does not get smaller is stored as it is, so a byte less than it
+	// is all the room there has to be.
+	n, err := c.compress(src, block[4:len(block)-1], level)
+	if err != nil || n == 0 {
+		n = copy(block[4:], src)
+		le.PutUint32(block, uint32(n)|lz4Stored)
+	} else {
+		le.PutUint32(block, uint32(n))
 	}
-	n, err := c.compress(src, dst[len(dst):len(dst)+bound], level)
-	if err != nil || n == 0 || n >= len(src) {
-		le.PutUint32(dst[at:], uint32(len(src))|lz4Stored)
-		return append(dst, src...)
-	}
-	le.PutUint32(dst[at:], uint32(n))
-	return dst[:len(dst)+n]
+	return dst[:at+4+n]
 }
 
 func (c *lz4Compressor) compress(src, dst []byte, level int) (int, error) {

@@ -38,9 +38,13 @@ var (
 	errSnappyShort  = errors.New("snappy block is cut off")
 )
 
+// maxSnappy returns the most that n bytes take, framed.
 func maxSnappy(n int) int {
-	blocks := (n + snappyBlock - 1) / snappyBlock
-	return snappyHeaderSize + blocks*(4+s2.MaxEncodedLen(snappyBlock))
+	size := snappyHeaderSize + n/snappyBlock*(4+s2.MaxEncodedLen(snappyBlock))
+	if rest := n % snappyBlock; rest > 0 {
+		size += 4 + s2.MaxEncodedLen(rest)
+	}
+	return size
 }
 
 func appendSnappy(dst, src []byte) []byte {

@@ -105,26 +105,37 @@ func (s *Segment) Newest() TimestampOffset {
 	return s.newest.TimestampOffset
 }
 
-// Seal ends writing: the time index gets its closing entry and both indexes
-// are trimmed to their entries. The segment stays readable.
+// Seal ends writing: the time index gets its closing entry. It waits for no
+// reader and for no disk, so that it can be done under the append lock; Trim
+// does the rest.
 func (s *Segment) Seal() error {
-	s.open.Lock()
-	defer s.open.Unlock()
-	return s.sealLocked()
-}
-
-func (s *Segment) sealLocked() error {
-	if !s.writable {
+	if !s.writable.Load() {
 		return nil
 	}
-	s.writable = false
 	if n := s.Newest(); n.Timestamp >= 0 {
 		if err := s.open.time.MaybeAppend(n.Timestamp, n.Offset, true); err != nil {
 			return fmt.Errorf("seal segment %d: %w", s.base, err)
 		}
 	}
+	s.writable.Store(false)
+	return nil
+}
+
+// Trim cuts both indexes of a sealed segment to their entries. Reading goes on
+// meanwhile, and any goroutine may call it: a segment that became writable again
+// is left alone, and one that was retired has been trimmed.
+func (s *Segment) Trim() error {
+	if err := s.Acquire(); err != nil {
+		return err
+	}
+	defer s.Release()
+	s.trimming.Lock()
+	defer s.trimming.Unlock()
+	if s.writable.Load() {
+		return nil
+	}
 	if err := errors.Join(s.open.index.Trim(), s.open.time.Trim()); err != nil {
-		return fmt.Errorf("seal segment %d: %w", s.base, err)
+		return fmt.Errorf("trim indexes of segment %d: %w", s.base, err)
 	}
 	return nil
 }
@@ -147,8 +158,8 @@ func (s *Segment) activateLocked() error {
 		s.closeFilesLocked()
 		return fmt.Errorf("open segment %d: %w", s.base, err)
 	}
-	s.writable = true
-	s.open.isOpen = true
+	s.writable.Store(true)
+	s.setOpen(true)
 	return nil
 }
 
@@ -219,7 +230,7 @@ func (s *Segment) Reactivate() error {
 	if s.open.retired {
 		return ErrRetired
 	}
-	if s.writable {
+	if s.writable.Load() {
 		return nil
 	}
 	if s.open.isOpen {

@@ -19,6 +19,9 @@ func (s *Segment) Acquire() error {
 	for {
 		s.open.RLock()
 		if s.open.isOpen {
+			if !s.used.Load() { // most find it set, and leave the cache line alone
+				s.used.Store(true)
+			}
 			return nil
 		}
 		retired := s.open.retired
@@ -68,7 +71,7 @@ func (s *Segment) openFilesLocked() error {
 		s.closeFilesLocked()
 		return err
 	}
-	s.open.isOpen = true
+	s.setOpen(true)
 	return nil
 }
 
@@ -139,6 +142,32 @@ func usable[T checked](x T, err error) T {
 	return x
 }
 
+// setOpen notes whether the files are open. open is held exclusively.
+func (s *Segment) setOpen(is bool) {
+	if s.opts.Open != nil && is != s.open.isOpen {
+		if is {
+			s.opts.Open.Add(1)
+		} else {
+			s.opts.Open.Add(-1)
+		}
+	}
+	s.open.isOpen = is
+}
+
+// CloseIdle closes the files of a sealed segment that nobody has acquired since
+// the last call, and does not wait for one who has. The next Acquire opens them
+// again.
+func (s *Segment) CloseIdle() error {
+	if s.used.Swap(false) || !s.open.TryLock() {
+		return nil
+	}
+	defer s.open.Unlock()
+	if !s.open.isOpen || s.writable.Load() {
+		return nil
+	}
+	return s.closeFilesLocked()
+}
+
 // Retire closes the files once no read is under way. Later calls of Acquire
 // fail. The writable end is trimmed and gets its closing time entry first.
 func (s *Segment) Retire() error {
@@ -156,10 +185,10 @@ func (s *Segment) retireLocked() error {
 		return nil
 	}
 	var err error
-	if s.writable {
-		err = s.sealLocked()
+	if s.writable.Load() {
+		err = s.Seal()
 	}
-	return errors.Join(err, s.closeFilesLocked())
+	return errors.Join(err, s.closeFilesLocked()) // closing an index trims it
 }
 
 func (s *Segment) closeFilesLocked() error {
@@ -174,7 +203,7 @@ func (s *Segment) closeFilesLocked() error {
 		errs = append(errs, s.open.time.Close())
 	}
 	s.open.files = files{}
-	s.open.isOpen = false
+	s.setOpen(false)
 	return errors.Join(errs...)
 }
 

@@ -23,7 +23,31 @@ func (s *Segment) SeekOffset(c *Scanner, offset int64) error {
 			c.Reset(s, 0, end)
 		}
 	}
-	return c.skipBelow(offset)
+	err := c.skipBelow(offset)
+	if err == nil || !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	return s.seekBehind(c, offset, err)
+}
+
+// seekBehind looks for offset behind bytes that are no batch. Unless a sound
+// batch begins at or below it, the damage may be what held it.
+func (s *Segment) seekBehind(c *Scanner, offset int64, damage error) error {
+	pos, err := s.NextWhole(c.pos)
+	if errors.Is(err, io.EOF) {
+		return damage
+	}
+	if err != nil {
+		return err
+	}
+	c.Reset(s, pos, c.end)
+	if err := c.skipBelow(offset); err != nil {
+		return damage
+	}
+	if h, err := c.Header(); err != nil || h.BaseOffset > offset {
+		return damage
+	}
+	return nil
 }
 
 // skipBelow advances to the first batch whose last offset reaches offset.

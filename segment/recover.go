@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/seglog/seglog/index"
+	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/timeindex"
 )
@@ -19,45 +21,70 @@ type Recovery struct {
 	// Reason why the scan stopped there; nil when nothing was cut.
 	Cut    int64
 	Reason error
+	// SetAside is the name of the file that the removed bytes were copied to,
+	// because there were good batches among them; else empty.
+	SetAside string
+}
+
+// RecoverOptions are choices for Recover.
+type RecoverOptions struct {
+	// Durable is an offset below which everything was known to be on disk.
+	// Damage there is not what a crash leaves behind: it is not cut away but
+	// ends the recovery with a *CorruptionError, and the log stays as it is.
+	// What is missing at the end is missing, and cut all the same.
+	Durable int64
+	// MayOverflow is set for a segment that an old broker may have written: a
+	// batch whose offset does not fit is then good, and ends the recovery with
+	// ErrOffsetOverflow. Otherwise it is damage.
+	MayOverflow bool
+	// Visit, if not nil, sees every good batch. Its error ends the recovery.
+	Visit func(pos int64, b record.Batch) error
 }
 
 // Recover reads the whole log of the segment, checks every batch, cuts the
 // file behind the last good one and rebuilds both indexes, exactly as Kafka does
 // after an unclean stop (LogSegment.recover): indexes get one entry per batch
 // that starts more than the interval behind the last one, whatever sets the
-// batches were appended in. The segment is writable afterwards. visit, if not
-// nil, sees every good batch; its error ends the recovery.
+// batches were appended in. The segment is writable afterwards.
 //
-// Records are not decoded: a batch whose checksum holds is taken as it is.
-func (s *Segment) Recover(visit func(pos int64, b record.Batch) error) (Recovery, error) {
+// Records are not decoded: a batch whose checksum holds is taken as it is. An
+// error that matches ErrOffsetOverflow means that the segment must be split.
+func (s *Segment) Recover(o RecoverOptions) (Recovery, error) {
 	s.open.Lock()
 	defer s.open.Unlock()
-	r, err := s.recoverLocked(visit)
+	r, err := s.recoverLocked(o)
 	if err != nil {
-		s.closeFilesLocked()
-		return r, fmt.Errorf("recover segment %d: %w", s.base, err)
+		return r, errors.Join(fmt.Errorf("recover segment %d: %w", s.base, err), s.closeFilesLocked())
 	}
-	s.writable, s.open.isOpen = true, true
+	s.writable.Store(true)
+	s.setOpen(true)
 	return r, nil
 }
 
-func (s *Segment) recoverLocked(visit func(int64, record.Batch) error) (Recovery, error) {
+func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 	if err := s.openForRecoveryLocked(); err != nil {
 		return Recovery{}, err
 	}
-	r, err := s.replay(indexRebuild{offsets: true, times: true}, visit)
-	if err != nil {
-		return r, err
+	end := s.size.Load()
+	p := replay{s: s, offsets: true, times: true, recovery: &o}
+	if err := p.run(end); err != nil {
+		return p.out, err
 	}
-	if r.Cut == 0 {
-		return r, nil
+	s.size.Store(p.out.Bytes)
+	if p.out.Cut == 0 {
+		return p.out, nil
+	}
+	if p.stranded {
+		if err := s.setAside(&p.out, end); err != nil {
+			return p.out, err
+		}
 	}
 	// Cut and sync before anything is appended: what comes next must not
 	// end up behind bytes that a second recovery stops at.
-	if err := s.open.log.Truncate(r.Bytes); err != nil {
-		return r, err
+	if err := s.open.log.Truncate(p.out.Bytes); err != nil {
+		return p.out, err
 	}
-	return r, s.open.log.Sync()
+	return p.out, s.open.log.Sync()
 }
 
 func (s *Segment) openForRecoveryLocked() error {
@@ -77,9 +104,52 @@ func (s *Segment) openForRecoveryLocked() error {
 	return s.createIndexes()
 }
 
+// CutSuffix marks a file with what recovery took out of a log. Neither we nor
+// Kafka look at such files.
+const CutSuffix = ".cut"
+
+// setAside copies what is about to be cut off to a file beside the log. A crash
+// that lost the middle of what was written last leaves good batches behind the
+// hole; nobody was promised them, but someone may want to look.
+func (s *Segment) setAside(r *Recovery, end int64) error {
+	r.SetAside = fmt.Sprintf("%s.%d%s", s.Name(), r.Bytes, CutSuffix)
+	f, err := s.opts.FS.OpenFile(filepath.Join(s.dir, r.SetAside), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, min(end-r.Bytes, scanChunk))
+	for pos := r.Bytes; pos < end && err == nil; pos += int64(len(buf)) {
+		buf = buf[:min(end-pos, int64(len(buf)))]
+		if _, err = vfs.ReadFull(s.open.log, buf, pos); err == nil {
+			_, err = vfs.WriteFull(f, buf, pos-r.Bytes)
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Reindex makes both indexes anew from the log of a segment that is not open,
+// and leaves it sealed. Damage in the log is stepped over, not cut; Reason in the
+// result is the first.
+func (s *Segment) Reindex() (Recovery, error) {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if err := s.openForRecoveryLocked(); err != nil {
+		return Recovery{}, errors.Join(fmt.Errorf("reindex segment %d: %w", s.base, err), s.closeFilesLocked())
+	}
+	p := replay{s: s, offsets: true, times: true}
+	err := p.run(s.size.Load())
+	if err := errors.Join(err, s.closeFilesLocked()); err != nil { // closing an index trims it
+		return p.out, fmt.Errorf("reindex segment %d: %w", s.base, err)
+	}
+	return p.out, nil
+}
+
 // rebuildIndexesLocked makes the named indexes anew from the log of a sealed
-// segment, and leaves both open for reading. A log that is damaged in its middle
-// gets an index of what lies before: reading reports the damage.
+// segment, and leaves both open for reading. Damage in the log is stepped over:
+// what lies behind it is found through the index all the same.
 func (s *Segment) rebuildIndexesLocked(offsets, times bool) error {
 	var err error
 	if offsets {
@@ -98,9 +168,8 @@ func (s *Segment) rebuildIndexesLocked(offsets, times bool) error {
 	if err != nil {
 		return err
 	}
-	size := s.size.Load()
-	_, err = s.replay(indexRebuild{offsets, times}, nil)
-	s.size.Store(size)
+	p := replay{s: s, offsets: offsets, times: times}
+	err = p.run(s.size.Load())
 	if offsets {
 		err = errors.Join(err, s.open.index.Trim())
 	}
@@ -110,77 +179,161 @@ func (s *Segment) rebuildIndexesLocked(offsets, times bool) error {
 	return err
 }
 
-type indexRebuild struct{ offsets, times bool }
+// replay walks the good batches of a log from the start and feeds the indexes
+// that are to be rebuilt.
+type replay struct {
+	s              *Segment
+	offsets, times bool            // which
+	recovery       *RecoverOptions // nil: step over damage instead of stopping there
 
-// replay walks the good batches from the start, feeding the indexes that are
-// to be rebuilt, and leaves the segment's end where they end.
-func (s *Segment) replay(which indexRebuild, visit func(int64, record.Batch) error) (Recovery, error) {
-	var (
-		c           Scanner
-		r           Recovery
-		newest      = TimestampOffset{-1, s.base}
-		lastIndexed int64
-		end         = s.size.Load()
-	)
-	s.nextOffset, s.anchor, s.sinceIndex = s.base, -1, 0
-	c.Reset(s, 0, end)
-	for {
-		b, err := c.Checked()
-		if err == nil && b.LastOffset() < s.nextOffset {
-			err = s.corrupt(c.pos, c.size, b.BaseOffset(), b.LastOffset(),
-				fmt.Errorf("last offset %d, want %d or more", b.LastOffset(), s.nextOffset))
-		}
-		if errors.Is(err, ErrCorrupt) {
-			r.Reason = err
-			break
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return r, err
-		}
-		if !s.Fits(b.LastOffset()) {
-			return r, s.corrupt(c.pos, c.size, b.BaseOffset(), b.LastOffset(), ErrOffsetOverflow)
-		}
-		if c.pos == 0 {
-			s.anchor = b.MaxTimestamp()
-		}
-		newest.raise(b.MaxTimestamp(), b.LastOffset())
-		if c.pos-lastIndexed > s.opts.IndexIntervalBytes {
-			if err := s.addRebuilt(which, b.LastOffset(), c.pos, newest); err != nil {
-				return r, err
-			}
-			lastIndexed = c.pos
-		}
-		if visit != nil {
-			if err := visit(c.pos, b); err != nil {
-				return r, err
-			}
-		}
-		s.nextOffset = b.LastOffset() + 1
-		r.Batches++
-		c.Advance()
-	}
-	r.Bytes, r.Cut = c.pos, end-c.pos
-	s.size.Store(c.pos)
-	s.setNewest(newest)
-	if which.times && newest.Timestamp >= 0 {
-		return r, s.open.time.MaybeAppend(newest.Timestamp, newest.Offset, true)
-	}
-	return r, nil
+	out         Recovery
+	stranded    bool // good batches lie behind the damage
+	newest      TimestampOffset
+	lastIndexed int64
+	walk        Walker
 }
 
-func (s *Segment) addRebuilt(which indexRebuild, lastOffset, pos int64, newest TimestampOffset) error {
-	if which.offsets {
-		if err := s.open.index.Append(lastOffset, pos); err != nil {
+func (p *replay) run(end int64) error {
+	s := p.s
+	s.nextOffset, s.anchor, s.sinceIndex = s.base, -1, 0
+	p.newest = TimestampOffset{-1, s.base}
+	p.out.Bytes = end
+	p.walk.Reset(s.open.log, s.base, 0, end)
+	for p.walk.Next() {
+		part := p.walk.Part()
+		bad, err := p.fault(part)
+		if err != nil {
+			return err
+		}
+		if bad == nil {
+			if err := p.take(part); err != nil {
+				return err
+			}
+			continue
+		}
+		if p.out.Reason == nil {
+			p.out.Reason = bad
+			p.out.Bytes = part.Position
+		}
+		if p.recovery != nil {
+			if err := p.stop(part.Kind, bad); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if err := p.walk.Err(); err != nil {
+		return err
+	}
+	p.out.Cut = end - p.out.Bytes
+	s.setNewest(p.newest)
+	if p.times && p.newest.Timestamp >= 0 {
+		return s.open.time.MaybeAppend(p.newest.Timestamp, p.newest.Offset, true)
+	}
+	return nil
+}
+
+// fault tells what is wrong with a part of the log, nil for a good batch. The
+// error is one that ends the replay.
+func (p *replay) fault(part Part) (bad, err error) {
+	s, h := p.s, part.Summary
+	switch {
+	case part.Kind != Whole:
+		first, last := int64(-1), int64(-1)
+		if part.Kind == Damaged {
+			first, last = h.BaseOffset, h.LastOffset
+		}
+		return s.corrupt(part.Position, part.Size, first, last, part.Err), nil
+	case h.LastOffset < s.nextOffset || h.LastOffset < h.BaseOffset:
+		return s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset,
+			fmt.Errorf("last offset %d, want %d or more", h.LastOffset, s.nextOffset)), nil
+	case s.Fits(h.LastOffset):
+		return nil, nil
+	}
+	// Base offsets are not under the checksum. One that does not fit is
+	// damage if the batches behind it go on below; else an old broker let the
+	// segment grow beyond 32 bits.
+	bad = s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset, ErrOffsetOverflow)
+	if p.recovery == nil || !p.recovery.MayOverflow {
+		return bad, nil
+	}
+	if next, ok, err := p.walk.batchAt(part.Position + part.Size); err != nil || ok && next.LastOffset < h.LastOffset {
+		return bad, err
+	}
+	return nil, bad
+}
+
+// stop looks whether good batches are among what is to be cut, and refuses to
+// cut bytes that were durable.
+func (p *replay) stop(kind PartKind, bad error) error {
+	p.stranded = kind == Whole // with an offset that cannot be
+	for !p.stranded && p.walk.Next() {
+		p.stranded = p.walk.Part().Kind == Whole
+	}
+	missing := (kind == Torn || kind == Zeros) && !p.stranded
+	if p.s.nextOffset < p.recovery.Durable && !missing {
+		return bad
+	}
+	return nil
+}
+
+func (p *replay) take(part Part) error {
+	s, h := p.s, part.Summary
+	if part.Position == 0 {
+		s.anchor = h.MaxTimestamp
+	}
+	p.newest.raise(h.MaxTimestamp, h.LastOffset)
+	if part.Position-p.lastIndexed > s.opts.IndexIntervalBytes {
+		if err := p.index(h.LastOffset, part.Position); err != nil {
+			return err
+		}
+		p.lastIndexed = part.Position
+	}
+	s.nextOffset = h.LastOffset + 1
+	p.out.Batches++
+	if p.recovery == nil || p.recovery.Visit == nil {
+		return nil
+	}
+	b, err := p.walk.Batch()
+	if err != nil {
+		return err
+	}
+	return p.recovery.Visit(part.Position, b)
+}
+
+// index adds an entry to each index. There may be more of them than when the log
+// was written: sets were indexed once then, and the settings may have changed. A
+// full index takes no more, and look-ups scan from its last entry.
+func (p *replay) index(lastOffset, pos int64) error {
+	if p.offsets {
+		if err := p.s.open.index.Append(lastOffset, pos); err != nil && !errors.Is(err, index.ErrFull) {
 			return err
 		}
 	}
-	if which.times && newest.Timestamp >= 0 {
-		return s.open.time.MaybeAppend(newest.Timestamp, newest.Offset, false)
+	if p.times && p.newest.Timestamp >= 0 {
+		err := p.s.open.time.MaybeAppend(p.newest.Timestamp, p.newest.Offset, false)
+		if !errors.Is(err, timeindex.ErrFull) {
+			return err
+		}
 	}
 	return nil
+}
+
+// NextWhole returns the position of the first sound batch behind the damage at
+// pos; io.EOF if there is none. The segment must be acquired.
+func (s *Segment) NextWhole(pos int64) (int64, error) {
+	var w Walker
+	w.Reset(s.open.log, s.base, pos, s.size.Load())
+	w.Next() // the damage
+	for w.Next() {
+		if w.Part().Kind == Whole {
+			return w.Part().Position, nil
+		}
+	}
+	if err := w.Err(); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
 }
 
 // findEndLocked finds the end of a log whose tail can be trusted: from the
@@ -188,9 +341,9 @@ func (s *Segment) addRebuilt(which indexRebuild, lastOffset, pos int64, newest T
 func (s *Segment) findEndLocked() error {
 	var c Scanner
 	size := s.size.Load()
-	newest := TimestampOffset{-1, s.base}
-	if last, ok := s.lastTimeEntry(); ok {
-		newest = last
+	newest, timed := s.lastTimeEntry()
+	if !timed {
+		newest = TimestampOffset{-1, s.base}
 	}
 	s.nextOffset, s.anchor, s.sinceIndex = s.base, -1, 0
 	c.Reset(s, 0, size)
@@ -205,6 +358,9 @@ func (s *Segment) findEndLocked() error {
 		if from >= size {
 			return s.corrupt(size, 0, -1, -1, fmt.Errorf("the index has an entry at position %d, behind the end", from))
 		}
+	}
+	if !timed {
+		from = 0 // an empty time index tells nothing of what was before
 	}
 	c.Reset(s, from, size)
 	for {
@@ -260,9 +416,6 @@ func (s *Segment) BoundTail() (Recovery, error) {
 		from = s.trustedPosition()
 	}
 	newest := s.Newest()
-	if last, ok := s.lastTimeEntry(); ok && first && last.Timestamp > newest.Timestamp {
-		newest = last
-	}
 	var c Scanner
 	c.Reset(s, from, fileEnd)
 	for {
@@ -284,6 +437,18 @@ func (s *Segment) BoundTail() (Recovery, error) {
 	}
 	r.Bytes, r.Cut = c.pos, fileEnd-c.pos
 	s.size.Store(c.pos)
+	if last, ok := s.lastTimeEntry(); ok && first {
+		if last.Offset < s.nextOffset {
+			newest.raise(last.Timestamp, last.Offset)
+		} else { // it speaks of batches that are not there
+			s.open.time.Close()
+			s.open.time = nil
+			newest = TimestampOffset{-1, s.base}
+			if err := s.scanNewest(&c, 0, &newest); err != nil {
+				return r, err
+			}
+		}
+	}
 	s.setNewest(newest)
 	return r, nil
 }

@@ -76,6 +76,10 @@ func (c *Scanner) Header() (record.Summary, error) {
 		return record.Summary{}, c.damage(left, -1, -1, err)
 	}
 	c.size = int64(h.Size)
+	if h.LastOffset < h.BaseOffset {
+		return record.Summary{}, c.damage(c.size, h.BaseOffset, -1,
+			fmt.Errorf("last offset %d is below the base offset", h.LastOffset))
+	}
 	if c.size > left {
 		return record.Summary{}, c.damage(left, h.BaseOffset, h.LastOffset,
 			fmt.Errorf("batch claims %d bytes, %d remain: %w", c.size, left, record.ErrShort))

@@ -21,7 +21,6 @@
 package segment
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -53,6 +52,8 @@ type Options struct {
 	// ReadOnly opens everything for reading: no file is created, grown,
 	// rebuilt or touched.
 	ReadOnly bool
+	// Open, if not nil, counts the segments whose files are open.
+	Open *atomic.Int64
 	// Suffix is appended to every file name: ".swap" or ".cleaned" for a
 	// segment that is being put in place. Empty for a live segment.
 	Suffix string
@@ -94,8 +95,11 @@ type Segment struct {
 		known bool
 	}
 
+	writable atomic.Bool // Append is allowed; set by the writer
+	trimming sync.Mutex  // held while indexes are trimmed
+	used     atomic.Bool // acquired since the last CloseIdle
+
 	// The rest belongs to the writer.
-	writable   bool      // indexes are grown, Append allowed
 	sinceIndex int64     // bytes since the last index entry
 	nextOffset int64     // last offset + 1, when writable
 	anchor     int64     // max timestamp of the first batch, -1 unknown: the start of segment.ms
@@ -124,7 +128,7 @@ func Open(dir string, base int64, opts Options) *Segment {
 func Create(dir string, base int64, opts Options) (*Segment, error) {
 	s := Open(dir, base, opts)
 	for _, path := range []string{s.indexPath(), s.timeIndexPath(), s.txnIndexPath()} {
-		if err := opts.FS.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := removeIfThere(opts.FS, path); err != nil {
 			return nil, fmt.Errorf("create segment %d: %w", base, err)
 		}
 	}
@@ -137,12 +141,17 @@ func Create(dir string, base int64, opts Options) (*Segment, error) {
 		f.Close()
 		return nil, fmt.Errorf("create segment %d: %w", base, err)
 	}
-	s.open.isOpen = true
+	s.startEmpty()
+	return s, nil
+}
+
+// startEmpty makes a segment whose files are open and empty writable.
+func (s *Segment) startEmpty() {
+	s.setOpen(true)
 	s.size.Store(0)
 	s.newest.known = true
-	s.writable = true
-	s.nextOffset = base
-	return s, nil
+	s.writable.Store(true)
+	s.nextOffset = s.base
 }
 
 func (s *Segment) createIndexes() error {

@@ -45,7 +45,8 @@ type Part struct {
 // the first damage, Walker says what is wrong and goes on behind it, so that one
 // bad batch does not hide the good ones after it. Behind bytes that do not say
 // where they end it looks, byte by byte, for the next batch with a matching
-// checksum. A batch stored inside a record's value could be taken for that.
+// checksum and another batch, or the end, behind it: one stored inside of a
+// record's value has rarely both.
 //
 //	for w.Next() {
 //		use(w.Part())
@@ -55,7 +56,8 @@ type Part struct {
 // Memory follows the largest batch that is whole, not what a header claims. The
 // zero value is ready for Reset. A Walker is not safe for concurrent use.
 type Walker struct {
-	// SkipChecksums takes every batch that its header describes as Whole.
+	// SkipChecksums takes every batch that its header describes as Whole, if
+	// another may begin where it says that it ends.
 	SkipChecksums bool
 
 	log      io.ReaderAt
@@ -64,8 +66,10 @@ type Walker struct {
 	part     Part
 	err      error
 
+	last   int64 // offset of the last whole batch
 	buf    []byte
 	start  int64 // position of buf[0]
+	chunk  int64 // how much is read at once
 	budget int64 // bytes that looking for the next batch may still read
 }
 
@@ -77,8 +81,8 @@ const loadLimit = 4 << 20
 // of its segment, below which no batch starts; 0 if it is not known.
 func (w *Walker) Reset(log io.ReaderAt, base, pos, end int64) {
 	w.log, w.base, w.pos, w.end = log, base, pos, end
-	w.part, w.err = Part{}, nil
-	w.buf, w.start = w.buf[:0], pos
+	w.part, w.err, w.last = Part{}, nil, base-1
+	w.buf, w.start, w.chunk = w.buf[:0], pos, seekChunk
 	w.budget = 4*(end-pos) + 64<<20
 }
 
@@ -101,6 +105,9 @@ func (w *Walker) Next() bool {
 	}
 	w.part = part
 	w.pos = part.Position + part.Size
+	if part.Kind == Whole {
+		w.last = part.Summary.LastOffset
+	}
 	return true
 }
 
@@ -136,7 +143,9 @@ func (w *Walker) classify() (Part, error) {
 	}
 	whole := Part{Kind: Whole, Position: w.pos, Size: int64(s.Size), Summary: s}
 	if w.SkipChecksums {
-		return whole, nil
+		if ok, err := w.followed(w.pos+whole.Size, s.LastOffset); ok || err != nil {
+			return whole, err
+		}
 	}
 	bad, err = w.checksum(w.pos, s)
 	if err != nil || bad == nil {
@@ -150,21 +159,60 @@ func (w *Walker) classify() (Part, error) {
 func (w *Walker) damaged(p Part, bad error) (Part, error) {
 	p.Kind, p.Err = Damaged, bad
 	next := p.Position + p.Size
-	if w.end-next < record.MinFrame {
-		return p, nil
-	}
-	head, err := w.read(next, min(w.end-next, record.HeaderSize))
-	if err != nil {
+	if ok, err := w.followed(next, p.Summary.LastOffset); ok || err != nil {
 		return p, err
 	}
-	if s, err := record.Summarize(head); err == nil && w.plausible(s.BaseOffset) {
-		return p, nil
+	found, err := w.search(p.Position+1, w.end)
+	if err != nil || found == w.end {
+		return p, err
 	}
-	found, err := w.search(p.Position+1, next)
-	if err == nil && found < next {
-		p = Part{Kind: Unreadable, Position: p.Position, Size: found - p.Position, Err: bad}
+	// Too long, it has run over the next batch; too short, it is whole up to there.
+	s := p.Summary
+	s.Size = int(found - p.Position)
+	short := found > next
+	if short {
+		if stored, computed, err := w.sum(p.Position, s); stored != computed || err != nil {
+			return p, err
+		}
 	}
-	return p, err
+	return Part{Kind: Unreadable, Position: p.Position, Size: found - p.Position, Err: bad}, nil
+}
+
+// followed reports whether what lies at next, behind a batch with the given last
+// offset, may be the next batch, or is the end. Since that batch may be damaged as
+// well, either its offset has to be the one that is due, or the rest of its frame
+// has to make sense.
+func (w *Walker) followed(next, lastOffset int64) (bool, error) {
+	left := w.end - next
+	if left < record.MinFrame {
+		return true, nil
+	}
+	b, err := w.peek(next)
+	if err != nil {
+		return false, err
+	}
+	offset := int64(binary.BigEndian.Uint64(b[:]))
+	if offset == lastOffset+1 || b == [record.MinFrame]byte{} {
+		return true, nil // zeros are room that was not used
+	}
+	f, bad := record.ParseFrame(b[:])
+	return bad == nil && f.Magic >= record.MagicV0 && f.Magic <= record.MagicV2 && int64(f.Size) <= left &&
+		offset > lastOffset && w.plausible(offset), nil
+}
+
+// peek returns the frame at pos and leaves alone what is in memory.
+func (w *Walker) peek(pos int64) (b [record.MinFrame]byte, err error) {
+	if off := pos - w.start; off >= 0 && off+record.MinFrame <= int64(len(w.buf)) {
+		copy(b[:], w.buf[off:])
+		return b, nil
+	}
+	if _, err := w.log.ReadAt(b[:], pos); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return b, fmt.Errorf("read at position %d: %w", pos, err)
+	}
+	return b, nil
 }
 
 // unreadable describes bytes that do not tell where they end. short means that
@@ -176,7 +224,7 @@ func (w *Walker) unreadable(bad error, short bool) (Part, error) {
 		p.Kind = Zeros
 		return p, err
 	}
-	found, err := w.search(w.pos+1, w.end)
+	found, err := w.resume()
 	if err != nil {
 		return p, err
 	}
@@ -187,19 +235,73 @@ func (w *Walker) unreadable(bad error, short bool) (Part, error) {
 	return p, nil
 }
 
+// resume returns the position of the next good batch behind a frame that is no
+// good, or the end. What the frame says about its size may be right.
+func (w *Walker) resume() (int64, error) {
+	if w.end-w.pos >= record.MinFrame {
+		b, err := w.peek(w.pos)
+		if err != nil {
+			return 0, err
+		}
+		if f, bad := record.ParseFrame(b[:]); bad == nil && int64(f.Size) <= w.end-w.pos-record.MinFrame {
+			_, ok, err := w.batchAt(w.pos + int64(f.Size))
+			if ok || err != nil {
+				return w.pos + int64(f.Size), err
+			}
+		}
+	}
+	return w.search(w.pos+1, w.end)
+}
+
 // plausible reports whether a batch of this segment could start at offset. A
 // segment spans 31 bits of offsets; old brokers made some that span more.
 func (w *Walker) plausible(offset int64) bool {
 	return offset >= w.base && (offset-w.base)>>33 == 0
 }
 
-// search returns the position of the first batch with a matching checksum in
-// [pos, limit), or limit if there is none.
+// lookAhead is how far behind a batch a search looks for the next one to see
+// whether both can be batches of the log.
+const lookAhead = 1 << 20
+
+// search returns the position of the next good batch in [pos, limit), or limit if
+// there is none.
 func (w *Walker) search(pos, limit int64) (int64, error) {
+	for {
+		at, s, err := w.valid(pos, limit)
+		if at == limit || err != nil {
+			return limit, err
+		}
+		ok, err := w.followed(at+int64(s.Size), s.LastOffset)
+		if !ok && err == nil {
+			ok, err = w.between(at, s)
+		}
+		if ok || err != nil {
+			return at, err
+		}
+		pos = at + 1
+	}
+}
+
+// between reports whether the offsets of the batch at pos, behind which there is
+// damage, lie between those of the good batches before and behind it.
+func (w *Walker) between(pos int64, s record.Summary) (bool, error) {
+	if s.BaseOffset <= w.last {
+		return false, nil
+	}
+	end := pos + int64(s.Size)
+	limit := min(end+lookAhead, w.end)
+	next, behind, err := w.valid(end, limit)
+	w.budget -= next - end
+	return next == limit || behind.BaseOffset > s.LastOffset, err
+}
+
+// valid returns the position of the first batch with a matching checksum in
+// [pos, limit), or limit if there is none.
+func (w *Walker) valid(pos, limit int64) (int64, record.Summary, error) {
 	for ; pos < limit && w.end-pos >= record.MinFrame; pos++ {
 		chunk, err := w.ahead(pos, record.MinFrame)
 		if err != nil {
-			return 0, err
+			return 0, record.Summary{}, err
 		}
 		// Walk the chunk without a call for each byte.
 		skip := int64(candidate(chunk))
@@ -210,18 +312,15 @@ func (w *Walker) search(pos, limit int64) (int64, error) {
 		if pos += skip; pos >= limit {
 			break
 		}
-		ok, err := w.batchAt(pos)
-		if err != nil {
-			return 0, err
-		}
-		if ok {
-			return pos, nil
+		s, ok, err := w.batchAt(pos)
+		if ok || err != nil {
+			return pos, s, err
 		}
 		if w.budget <= 0 {
 			break // so many beginnings of batches are no accident
 		}
 	}
-	return limit, nil
+	return limit, record.Summary{}, nil
 }
 
 // candidate returns where in b the first 17 bytes are that look like those of a
@@ -247,19 +346,19 @@ func candidate(b []byte) int {
 const leastSize = 14
 
 // batchAt reports whether a batch with a matching checksum starts at pos.
-func (w *Walker) batchAt(pos int64) (bool, error) {
+func (w *Walker) batchAt(pos int64) (record.Summary, bool, error) {
 	left := w.end - pos
 	head, err := w.read(pos, min(left, record.HeaderSize))
 	if err != nil {
-		return false, err
+		return record.Summary{}, false, err
 	}
 	s, bad := record.Summarize(head)
-	if bad != nil || int64(s.Size) > left || !w.plausible(s.BaseOffset) {
-		return false, nil
+	if bad != nil || int64(s.Size) > left || s.LastOffset < s.BaseOffset || !w.plausible(s.BaseOffset) {
+		return s, false, nil
 	}
 	w.budget -= int64(s.Size)
 	bad, err = w.checksum(pos, s)
-	return bad == nil, err
+	return s, bad == nil, err
 }
 
 // allZeros reports whether nothing but zeros follows pos.
@@ -294,28 +393,38 @@ func (w *Walker) checksum(pos int64, s record.Summary) (bad, err error) {
 		}
 		return bad, nil
 	}
-	head, err := w.read(pos, record.HeaderSize)
+	stored, computed, err := w.sum(pos, s)
+	if err == nil && stored != computed {
+		bad = &record.Error{
+			Kind: record.ErrCorrupt, BaseOffset: s.BaseOffset, Record: -1, Field: "crc",
+			Detail: fmt.Sprintf("mismatch (stored %08x, computed %08x)", stored, computed),
+		}
+	}
+	return bad, err
+}
+
+// sum returns the checksum stored in the batch at pos and that of its bytes, of
+// which it keeps few in memory.
+func (w *Walker) sum(pos int64, s record.Summary) (stored, computed uint32, err error) {
+	head, err := w.read(pos, min(w.end-pos, record.HeaderSize))
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	table, at, from := crc32.MakeTable(crc32.Castagnoli), crcPosition, crcCovers
 	if s.Magic < record.MagicV2 {
 		table, at, from = crc32.IEEETable, legacyCRCPosition, legacyCRCCovers
 	}
-	stored, computed := binary.BigEndian.Uint32(head[at:]), uint32(0)
-	for p := pos + int64(from); p < pos+size; {
+	stored = binary.BigEndian.Uint32(head[at:])
+	for p, end := pos+int64(from), pos+int64(s.Size); p < end; {
 		chunk, err := w.ahead(p, 1)
 		if err != nil {
-			return nil, err
+			return 0, 0, err
 		}
-		chunk = chunk[:min(int64(len(chunk)), pos+size-p)]
+		chunk = chunk[:min(int64(len(chunk)), end-p)]
 		computed = crc32.Update(computed, table, chunk)
 		p += int64(len(chunk))
 	}
-	if stored != computed {
-		return fmt.Errorf("batch at offset %d: crc: %w: stored %08x, computed %08x", s.BaseOffset, record.ErrCorrupt, stored, computed), nil
-	}
-	return nil, nil
+	return stored, computed, nil
 }
 
 // Where the checksum is and from where on it covers the batch, see package
@@ -339,7 +448,8 @@ func (w *Walker) read(pos, n int64) ([]byte, error) {
 	if off := pos - w.start; off >= 0 && off+n <= int64(len(w.buf)) {
 		return w.buf[off : off+n : off+n], nil
 	}
-	want := min(max(n, scanChunk), w.end-pos)
+	want := min(max(n, w.chunk), w.end-pos)
+	w.chunk = min(2*w.chunk, scanChunk) // a look-up needs little, a walk much
 	if int64(cap(w.buf)) < want {
 		w.buf = make([]byte, want)
 	}

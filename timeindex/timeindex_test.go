@@ -556,7 +556,7 @@ func TestReadersRunBesideOneWriter_K029(t *testing.T) {
 			}
 		})
 	}
-	for round := range int64(20) {
+	for round := range int64(8) {
 		for offset := round + 1; offset < 40_000; offset += 7 + round {
 			require.NoError(t, x.MaybeAppend(offset<<33+offset, offset, false))
 		}

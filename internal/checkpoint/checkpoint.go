@@ -123,7 +123,8 @@ func (f Format[T]) Decode(data []byte) ([]T, error) {
 
 // Salvage reads what can be read: it returns the well-formed entries and, in
 // the order of lines, what is wrong with the rest. Only a file without a known
-// version is an error, a *CorruptError; nothing is known about its lines.
+// version or a number of entries is an error, a *CorruptError: whatever it is, its
+// lines are not to be believed.
 //
 // The announced number of entries is compared, never used to make room.
 func (f Format[T]) Salvage(data []byte) (entries []T, problems []*CorruptError, err error) {
@@ -139,9 +140,8 @@ func (f Format[T]) Salvage(data []byte) (entries []T, problems []*CorruptError, 
 	}
 	head, rest = cutLine(rest)
 	count, err := strconv.ParseInt(head, 10, 32)
-	known := err == nil && count >= 0
-	if !known {
-		problems = append(problems, &CorruptError{Line: 2, Expected: "number of entries", Found: head})
+	if err != nil || count < 0 {
+		return nil, nil, &CorruptError{Line: 2, Expected: "number of entries", Found: head}
 	}
 	lines := 0
 	for line := ""; rest != ""; {
@@ -153,7 +153,7 @@ func (f Format[T]) Salvage(data []byte) (entries []T, problems []*CorruptError, 
 			problems = append(problems, &CorruptError{Line: 2 + lines, Expected: f.Entry, Found: line})
 		}
 	}
-	if known && int64(lines) != count {
+	if int64(lines) != count {
 		problems = append(problems, &CorruptError{
 			Line: 2, Expected: fmt.Sprintf("number of entries %d", lines), Found: head,
 		})

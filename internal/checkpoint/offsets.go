@@ -58,7 +58,7 @@ func appendOffsetEntry(dst []byte, e OffsetEntry) []byte {
 // wrong with the others, so that one bad line does not cost the offsets of every
 // other partition. If a partition is listed twice, Kafka uses the last entry.
 //
-// The error is a *CorruptError for a file without a known version.
+// The error is a *CorruptError for a file without a known version or a count.
 func ParseOffsets(data []byte) (entries []OffsetEntry, problems []*CorruptError, err error) {
 	return offsets().Salvage(data)
 }

@@ -26,6 +26,14 @@ const (
 	SeglogStateName           = "seglog.state"
 )
 
+// Names of the files of a segment that was made ahead of time and has no base
+// offset yet. They are ours; found on opening, they are leftovers.
+const (
+	SpareLogName         = "seglog.spare.log" + TempSuffix
+	SpareOffsetIndexName = "seglog.spare.index" + TempSuffix
+	SpareTimeIndexName   = "seglog.spare.timeindex" + TempSuffix
+)
+
 // Suffixes that tell the state of a file; they follow the suffix of its kind.
 const (
 	DeletedSuffix = ".deleted" // waiting to be removed
@@ -68,6 +76,7 @@ const (
 	KRaftBootstrap
 	QuorumState
 	SeglogState
+	Spare // a file of a segment without a base offset yet
 )
 
 // String returns the kind in words, for messages.
@@ -109,6 +118,8 @@ func (k Kind) String() string {
 		return "kraft quorum state"
 	case SeglogState:
 		return "seglog state"
+	case Spare:
+		return "spare segment"
 	}
 	return "unknown"
 }
@@ -284,6 +295,10 @@ func segmentState(kind Kind, suffix string) (State, bool) {
 }
 
 func parseSingleFile(name string) (File, bool) {
+	switch name {
+	case SpareLogName, SpareOffsetIndexName, SpareTimeIndexName:
+		return File{Kind: Spare, State: Temp, Name: name}, true
+	}
 	if kind := singleKind(name); kind != Unknown {
 		return File{Kind: kind, Name: name}, true
 	}

@@ -140,7 +140,7 @@ func TestKindsAndStatesSpeak(t *testing.T) {
 		seen[kind.String()] = true
 		require.Equal(t, kind <= Snapshot, kind.Segment(), "%q", kind)
 	}
-	require.Equal(t, "unknown", (SeglogState + 1).String())
+	require.Equal(t, "unknown", (Spare + 1).String())
 	for state := Live; state <= Stray; state++ {
 		require.NotEqual(t, "unknown", state.String())
 	}

@@ -1,0 +1,510 @@
+package seglog_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/record"
+	"github.com/stretchr/testify/require"
+)
+
+// killed returns the directory of a log that was never closed, and the
+// positions where its batches start, and end. It has one segment.
+func killed(t testing.TB, records ...seglog.Record) (dir string, positions []int64) {
+	t.Helper()
+	l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+	appendEach(t, l, records...)
+	dir = crash(t, l)
+	for _, b := range batchesOf(t, dir, 0) {
+		positions = append(positions, b.position)
+	}
+	return dir, append(positions, fileSize(t, segmentFile(dir, 0, ".log")))
+}
+
+// K039
+func TestATornTailIsCutBeforeTheFirstAppend(t *testing.T) {
+	size := 0
+	{
+		_, p := killed(t, many(3, 100)...)
+		size = int(p[3] - p[2])
+	}
+	for _, n := range []int{1, 11, 12, 16, 17, 21, 60, 61, 62, size - 1} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			dir, positions := killed(t, many(3, 100)...)
+			path := segmentFile(dir, 0, ".log")
+			require.NoError(t, os.Truncate(path, positions[2]+int64(n)))
+
+			l := openLog(t, dir, seglog.Options{})
+			require.Equal(t, positions[2], fileSize(t, path), "the tail is still in the file")
+			got := stats(t, l)
+			require.Equal(t, int64(2), got.End)
+			require.False(t, got.Recovery.Clean)
+			require.Len(t, got.Recovery.Cut, 1)
+			cut := got.Recovery.Cut[0]
+			require.Equal(t, filepath.Base(path), cut.File)
+			require.Equal(t, positions[2], cut.Position)
+			require.Equal(t, int64(n), cut.Bytes)
+			require.Error(t, cut.Reason)
+
+			appendEach(t, l, one(500, "behind the cut"))
+			twice := crash(t, l)
+			l = reopen(t, l, seglog.Options{})
+			for _, l := range []*seglog.Log{l, openLog(t, twice, seglog.Options{})} {
+				require.Empty(t, stats(t, l).Recovery.Cut)
+				all := readAll(t, l, 0)
+				require.Equal(t, span(0, 2), offsetsOf(all))
+				require.Equal(t, "behind the cut", string(all[2].Value))
+				closeLog(t, l)
+				requireSound(t, l.Dir())
+			}
+		})
+	}
+}
+
+// K039: what was closed cleanly is not trusted either when its length differs.
+func TestATornTailIsCutAlsoBehindACleanClose(t *testing.T) {
+	l := openLog(t, t.TempDir(), quick)
+	appendEach(t, l, many(3, 100)...)
+	closeLog(t, l)
+	path := segmentFile(l.Dir(), 0, ".log")
+	require.NoError(t, os.Truncate(path, fileSize(t, path)-1))
+	l = openLog(t, l.Dir(), quick)
+	require.Equal(t, int64(2), l.Offsets().End)
+	require.Len(t, stats(t, l).Recovery.Cut, 1)
+	require.Equal(t, span(0, 1), offsetsOf(readAll(t, l, 0)))
+}
+
+// K040
+func TestZerosBehindTheLastBatchAreCut(t *testing.T) {
+	for _, zeros := range []int{1, 5, 16, 17, 61, 4096, 1 << 20} {
+		t.Run(fmt.Sprint(zeros), func(t *testing.T) {
+			dir, positions := killed(t, many(3, 100)...)
+			path := segmentFile(dir, 0, ".log")
+			require.NoError(t, os.Truncate(path, positions[3]+int64(zeros)))
+
+			before := traces(t, dir)
+			ro := openLog(t, dir, seglog.Options{ReadOnly: true})
+			require.Equal(t, span(0, 2), offsetsOf(readAll(t, ro, 0)))
+			require.Equal(t, int64(3), ro.Offsets().End)
+			closeLog(t, ro)
+			requireUntouched(t, dir, before)
+
+			l := openLog(t, dir, quick)
+			require.Equal(t, positions[3], fileSize(t, path))
+			require.Len(t, stats(t, l).Recovery.Cut, 1)
+			require.Equal(t, int64(zeros), stats(t, l).Recovery.Cut[0].Bytes)
+			require.Equal(t, int64(3), l.Offsets().End)
+			require.Equal(t, span(0, 2), offsetsOf(readAll(t, l, 0)))
+		})
+	}
+}
+
+// K041
+func TestOneFlippedBitCostsOneBatchOfASealedSegment(t *testing.T) {
+	dir := sealedAndActive(t, 1000)
+	path := segmentFile(dir, 0, ".log")
+	batches := batchesOf(t, dir, 0)
+	bad := batches[5]
+	edit(t, path, func(b []byte) []byte {
+		b[bad.position+int64(bad.Size())-3] ^= 0x10 // in the value
+		return b
+	})
+	damaged := readFile(t, path)
+
+	for _, readOnly := range []bool{false, true} {
+		l := openLog(t, dir, seglog.Options{ReadOnly: readOnly, IndexIntervalBytes: 1})
+		require.Empty(t, stats(t, l).Recovery.Cut)
+
+		_, err := l.Get(5)
+		var damage *seglog.CorruptionError
+		require.ErrorAs(t, err, &damage)
+		require.ErrorIs(t, err, seglog.ErrCorrupt)
+		require.Equal(t, filepath.Base(path), damage.File)
+		require.Equal(t, bad.position, damage.Position)
+		require.Equal(t, int64(bad.Size()), damage.Length)
+		require.Equal(t, [2]int64{5, 5}, [2]int64{damage.FirstOffset, damage.LastOffset})
+
+		found, all := offsetsFrom(t, l, 0)
+		require.Equal(t, spans(span(0, 4), span(6, 19)), found)
+		require.Len(t, all, 1)
+		for _, o := range found {
+			_, err := l.Get(o)
+			require.NoError(t, err)
+		}
+		var until []int64
+		for r, err := range l.Records(t.Context(), 0, nil) {
+			if err != nil {
+				require.ErrorIs(t, err, seglog.ErrCorrupt)
+				break
+			}
+			until = append(until, r.Offset)
+		}
+		require.Equal(t, span(0, 4), until, "without leave to skip, damage ends an iteration")
+		closeLog(t, l)
+		require.Equal(t, damaged, readFile(t, path))
+	}
+}
+
+// K042
+func TestALengthThatClaimsTooMuchIsDamageAndNotTheEnd(t *testing.T) {
+	const batches = 1000
+	build := func(t *testing.T) (dir string, position int64) {
+		l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+		appendEach(t, l, many(batches, 100)...)
+		dir = crash(t, l)
+		position = batchesOf(t, dir, 0)[10].position
+		edit(t, segmentFile(dir, 0, ".log"), func(b []byte) []byte {
+			binary.BigEndian.PutUint32(b[position+8:], 0x7fffffff)
+			return b
+		})
+		return dir, position
+	}
+	t.Run("sealed and synced", func(t *testing.T) {
+		dir, position := build(t)
+		writeLog(t, dir, batches, plainBatch(t, batches, batches+4))
+		require.NoError(t, os.Remove(filepath.Join(dir, "seglog.state")))
+		size := fileSize(t, segmentFile(dir, 0, ".log"))
+
+		for _, readOnly := range []bool{true, false} {
+			l := openLog(t, dir, seglog.Options{ReadOnly: readOnly})
+			require.Empty(t, stats(t, l).Recovery.Cut)
+			require.Equal(t, int64(batches+5), l.Offsets().End)
+			found, damage := offsetsFrom(t, l, 0)
+			require.NotEmpty(t, damage)
+			require.Equal(t, position, damage[0].Position)
+			require.Equal(t, size-position, damage[0].Length, "all that is left of the file")
+			require.ErrorIs(t, damage[0], seglog.ErrCorrupt)
+			require.Equal(t, span(0, 9), found[:10])
+			require.Equal(t, span(batches, batches+4), found[len(found)-5:])
+			for _, o := range []int64{0, 9, batches, batches + 4} {
+				_, err := l.Get(o)
+				require.NoError(t, err)
+			}
+			_, err := l.Get(10)
+			require.ErrorIs(t, err, seglog.ErrCorrupt)
+			closeLog(t, l)
+			require.Equal(t, size, fileSize(t, segmentFile(dir, 0, ".log")))
+		}
+	})
+	t.Run("active and not synced", func(t *testing.T) {
+		dir, position := build(t)
+		l := openLog(t, dir, quick)
+		require.Equal(t, int64(10), l.Offsets().End)
+		require.Equal(t, position, stats(t, l).Recovery.Cut[0].Position)
+		require.Equal(t, span(0, 9), offsetsOf(readAll(t, l, 0)))
+	})
+}
+
+// K043, and the claims of "Bad input".
+func TestHeadersThatLieAreErrorsAndCostNoMemory(t *testing.T) {
+	length := func(v uint32) func([]byte) []byte {
+		return func(b []byte) []byte {
+			binary.BigEndian.PutUint32(b[8:], v)
+			return b
+		}
+	}
+	count := func(v uint32) func([]byte) []byte {
+		return func(b []byte) []byte {
+			binary.BigEndian.PutUint32(b[57:], v)
+			return b
+		}
+	}
+	tests := []struct {
+		name   string
+		change func([]byte) []byte
+	}{
+		{"length -2147483648", length(0x80000000)},
+		{"length -12", length(0xfffffff4)},
+		{"length 2147483640", length(0x7ffffff8)},
+		{"length 2147483647", length(0x7fffffff)},
+		{"length 0", length(0)},
+		{"length 13", length(13)},
+		{"length 48, less than a header", length(48)},
+		{"count -1", count(0xffffffff)},
+		{"count 2147483647", count(0x7fffffff)},
+		{"count 0 with records", count(0)},
+		{"count 5 with none", func(b []byte) []byte {
+			b = b[:record.HeaderSize]
+			return count(5)(length(uint32(len(b) - 12))(b))
+		}},
+		{"one more than there are", count(4)},
+		{"one less than there are", count(2)},
+		{"magic 3", func(b []byte) []byte { b[16] = 3; return b }},
+		{"magic -1", func(b []byte) []byte { b[16] = 0xff; return b }},
+		{"last offset delta -1", func(b []byte) []byte { binary.BigEndian.PutUint32(b[23:], 0xffffffff); return b }},
+	}
+	for _, tt := range tests {
+		bad := setCRC(tt.change(plainBatch(t, 3, 5)))
+		t.Run(tt.name+", sealed", func(t *testing.T) {
+			dir := t.TempDir()
+			path := writeLog(t, dir, 0, plainBatch(t, 0, 2), bad, plainBatch(t, 6, 8))
+			writeLog(t, dir, 9, plainBatch(t, 9, 11))
+			for _, readOnly := range []bool{true, false} {
+				l := openLog(t, dir, seglog.Options{ReadOnly: readOnly})
+				var found []int64
+				var damage []*seglog.CorruptionError
+				requireLittleMemory(t, func() {
+					found, damage = offsetsFrom(t, l, 0)
+					if r, err := l.Get(4); err == nil { // its records may be sound
+						require.Equal(t, int64(4), r.Offset)
+					}
+					_, _ = l.Read(0, 1<<20, nil)
+					_, _, _ = l.OffsetForTime(4)
+					_, _, _ = l.OffsetForTime(seglog.MaxTimestamp)
+					_, _ = l.Segments()
+				})
+				require.NotEmpty(t, damage)
+				require.Equal(t, filepath.Base(path), damage[0].File)
+				require.Equal(t, int64(len(plainBatch(t, 0, 2))), damage[0].Position)
+				require.Equal(t, span(0, 2), found[:3])
+				require.Subset(t, found, span(9, 11))
+				closeLog(t, l)
+			}
+		})
+		t.Run(tt.name+", active", func(t *testing.T) {
+			dir := t.TempDir()
+			writeLog(t, dir, 0, plainBatch(t, 0, 2), bad)
+			requireLittleMemory(t, func() {
+				ro := openLog(t, dir, seglog.Options{ReadOnly: true})
+				found, _ := offsetsFrom(t, ro, 0)
+				require.Equal(t, span(0, 2), found[:3])
+				closeLog(t, ro)
+				l := openLog(t, dir, quick)
+				appendEach(t, l, one(100, "on"))
+				found, _ = offsetsFrom(t, l, 0)
+				require.Equal(t, span(0, 2), found[:3])
+				_, err := l.Get(l.Offsets().End - 1)
+				require.NoError(t, err)
+			})
+		})
+	}
+}
+
+func requireLittleMemory(t testing.TB, f func()) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
+}
+
+// Bad input: a flipped bit in each header field. Neither the base offset nor the
+// leader epoch is under the checksum; a base offset that does not fit the segment
+// is found all the same, a smaller change of it cannot be.
+func TestAFlippedBitAnywhereLeavesTheOtherBatchesReadable(t *testing.T) {
+	for byteAt := range record.HeaderSize {
+		bad := plainBatch(t, 3, 5)
+		bad[byteAt] ^= 0x40
+		covered := byteAt >= 8 && byteAt < 12 || byteAt >= 16
+		t.Run(fmt.Sprintf("byte %d, sealed", byteAt), func(t *testing.T) {
+			dir := t.TempDir()
+			first := plainBatch(t, 0, 2)
+			writeLog(t, dir, 0, first, bad, plainBatch(t, 6, 8))
+			writeLog(t, dir, 9, plainBatch(t, 9, 9))
+			l := openLog(t, dir, quick)
+			for _, o := range []int64{0, 1, 2, 9} {
+				_, err := l.Get(o)
+				require.NoError(t, err)
+			}
+			found, damage := offsetsFrom(t, l, 0)
+			require.Subset(t, found, span(0, 2))
+			if covered || byteAt < 4 {
+				require.NotEmpty(t, damage)
+				require.Equal(t, int64(len(first)), damage[0].Position)
+				require.NotContains(t, found, int64(4))
+				require.Contains(t, found, int64(9))
+			}
+			// Where the length is right, what follows can be found.
+			if covered && byteAt >= 16 || byteAt < 4 {
+				require.Equal(t, spans(span(0, 2), span(6, 9)), found)
+			}
+		})
+		t.Run(fmt.Sprintf("byte %d, active", byteAt), func(t *testing.T) {
+			dir := t.TempDir()
+			writeLog(t, dir, 0, plainBatch(t, 0, 2), bad)
+			l := openLog(t, dir, quick)
+			found, _ := offsetsFrom(t, l, 0)
+			require.Subset(t, found, span(0, 2))
+			if covered {
+				require.Equal(t, int64(3), l.Offsets().End)
+				require.Len(t, stats(t, l).Recovery.Cut, 1)
+			}
+		})
+	}
+}
+
+// K044
+func TestTheMarkOfACleanCloseIsGoneOnceALogIsOpen(t *testing.T) {
+	l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+	appendEach(t, l, many(5, 100)...)
+	l = reopen(t, l, quick)
+	require.True(t, stats(t, l).Recovery.Clean)
+
+	// Killed right after opening, and damaged without a change of its length.
+	dir := crash(t, l)
+	edit(t, segmentFile(dir, 0, ".log"), func(b []byte) []byte {
+		b[len(b)-2] ^= 1
+		return b
+	})
+	// It was durable, so it is not what a crash leaves behind: the damage is
+	// found, and nothing is cut.
+	_, err := seglog.Open(dir, quick)
+	var damage *seglog.CorruptionError
+	require.ErrorAs(t, err, &damage)
+	require.Equal(t, int64(4), damage.FirstOffset)
+	require.Equal(t, int64(4), openLog(t, dir, seglog.Options{ReadOnly: true}).Offsets().End)
+}
+
+// K045, with the checkpoint of a broker.
+func TestARecoveryPointAheadOfTheDataIsBoundedByIt(t *testing.T) {
+	broker := t.TempDir()
+	dir := filepath.Join(broker, "orders-0")
+	writeLog(t, dir, 0, plainBatch(t, 0, 49))
+	writeLog(t, dir, 50, plainBatch(t, 50, 99))
+	writeFile(t, filepath.Join(broker, "recovery-point-offset-checkpoint"), []byte("0\n1\norders 0 500\n"))
+
+	l := openLog(t, dir, quick)
+	require.Equal(t, int64(100), l.Offsets().End)
+	// What is appended below the stored point and not synced is scanned by the
+	// next open: damage there is found.
+	appendEach(t, l, many(5, 1000)...)
+	after := crash(t, l)
+	edit(t, segmentFile(after, 50, ".log"), func(b []byte) []byte {
+		b[len(b)-2] ^= 1
+		return b
+	})
+	again := openLog(t, after, quick)
+	require.Equal(t, int64(104), again.Offsets().End)
+	require.Len(t, stats(t, again).Recovery.Cut, 1)
+}
+
+// K045: every segment from the recovery point on is scanned, and damage in one
+// ends the log there.
+func TestRecoveryScansFromTheRecoveryPointOn(t *testing.T) {
+	tests := []struct {
+		point   int64
+		scanned int
+	}{{0, 4}, {50, 3}, {99, 3}, {100, 2}, {120, 2}, {150, 1}, {199, 1}, {1000, 1}}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.point), func(t *testing.T) {
+			broker := t.TempDir()
+			dir := filepath.Join(broker, "orders-0")
+			for base := int64(0); base < 200; base += 50 {
+				writeLog(t, dir, base, plainBatch(t, base, base+49))
+			}
+			writeFile(t, filepath.Join(broker, "recovery-point-offset-checkpoint"),
+				fmt.Appendf(nil, "0\n1\norders 0 %d\n", tt.point))
+			l := openLog(t, dir, quick)
+			require.Equal(t, tt.scanned, stats(t, l).Recovery.Scanned)
+			require.Equal(t, span(0, 199), offsetsOf(readAll(t, l, 0)))
+		})
+	}
+}
+
+// 13.7, and decision 10: a cut in the middle sets aside what lies behind.
+func TestDamageBehindTheRecoveryPointEndsTheLogThere(t *testing.T) {
+	broker := t.TempDir()
+	dir := filepath.Join(broker, "orders-0")
+	for base := int64(0); base < 40; base += 10 {
+		writeLog(t, dir, base, plainBatch(t, base, base+4), plainBatch(t, base+5, base+9))
+	}
+	writeFile(t, filepath.Join(broker, "recovery-point-offset-checkpoint"), []byte("0\n1\norders 0 10\n"))
+	behind := readFile(t, segmentFile(dir, 20, ".log"))
+	edit(t, segmentFile(dir, 10, ".log"), func(b []byte) []byte {
+		b[len(b)-2] ^= 1
+		return b
+	})
+	l := openLog(t, dir, quick)
+	st := stats(t, l)
+	require.Equal(t, int64(15), st.End)
+	require.Equal(t, span(0, 14), offsetsOf(readAll(t, l, 0)))
+	require.Len(t, st.Recovery.Cut, 1)
+	require.ElementsMatch(t, []string{"00000000000000000020.log.cut", "00000000000000000030.log.cut"}, logsOnly(st.Recovery.SetAside))
+	require.Equal(t, behind, readFile(t, segmentFile(dir, 20, ".log.cut")))
+	appendEach(t, l, many(10, 500)...)
+	l = reopen(t, l, quick)
+	require.Equal(t, span(0, 24), offsetsOf(readAll(t, l, 0)))
+	closeLog(t, l)
+	requireSound(t, dir)
+}
+
+func logsOnly(names []string) []string {
+	var logs []string
+	for _, n := range names {
+		if strings.HasSuffix(n, ".log.cut") {
+			logs = append(logs, n)
+		}
+	}
+	return logs
+}
+
+// K047
+func TestOneBadIndexDoesNotMakeOpeningReadTheWholeLog(t *testing.T) {
+	opts := dense
+	l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), opts)
+	for base := int64(0); base < 200; base += 10 {
+		appendEach(t, l, many(10, 1000+base)...)
+		if base < 190 {
+			_, err := l.Roll()
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, l.Sync())
+	waitForRecoveryPoint(t, l, 190)
+	dir := crash(t, l)
+	edit(t, segmentFile(dir, 0, ".index"), func(b []byte) []byte { return b[:13] })
+	again := openLog(t, dir, opts)
+	require.Equal(t, 1, stats(t, again).Recovery.Scanned)
+	require.Equal(t, span(0, 199), offsetsOf(readAll(t, again, 0)))
+	r, err := again.Get(7)
+	require.NoError(t, err)
+	require.Equal(t, int64(1007), r.Timestamp)
+}
+
+// Decision 7: a clean close lets the next open skip all scanning, wherever the
+// log ends.
+func TestACleanCloseIsRecognised(t *testing.T) {
+	tests := []struct {
+		name  string
+		leave func(t *testing.T, l *seglog.Log)
+	}{
+		{"empty", func(*testing.T, *seglog.Log) {}},
+		{"with records", func(t *testing.T, l *seglog.Log) { appendEach(t, l, many(5, 1)...) }},
+		{"rolled", func(t *testing.T, l *seglog.Log) {
+			appendEach(t, l, many(5, 1)...)
+			_, err := l.Roll()
+			require.NoError(t, err)
+		}},
+		{"truncated", func(t *testing.T, l *seglog.Log) {
+			appendEach(t, l, many(5, 1)...)
+			require.NoError(t, l.TruncateTo(3))
+		}},
+		{"truncated to nothing", func(t *testing.T, l *seglog.Log) {
+			appendEach(t, l, many(5, 1)...)
+			require.NoError(t, l.TruncateFullyAndStartAt(77))
+		}},
+		{"started later", func(t *testing.T, l *seglog.Log) {
+			appendEach(t, l, many(5, 1)...)
+			require.NoError(t, l.DeleteBefore(2))
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := openLog(t, t.TempDir(), quick)
+			tt.leave(t, l)
+			was := l.Offsets()
+			l = reopen(t, l, quick)
+			st := stats(t, l)
+			require.True(t, st.Recovery.Clean)
+			require.Zero(t, st.Recovery.Scanned)
+			require.Equal(t, seglog.Offsets{Start: was.Start, Durable: was.End, End: was.End}, st.Offsets)
+		})
+	}
+}

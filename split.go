@@ -1,0 +1,132 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/segment"
+)
+
+// split replaces a segment some of whose offsets do not fit 32 bits above its
+// base, as brokers before 1.1 wrote them (KIP-263), by segments in which they
+// do: the same batches byte for byte, with fresh indexes. It is Kafka's
+// LocalLog.splitOverflowedSegment, with the same steps, so that a crash at any
+// point leaves what judge understands. It returns the base offsets of the new
+// segments.
+func (l *Log) split(s *segment.Segment) ([]int64, error) {
+	bases, damage, err := l.splitInto(s, layout.CleanedSuffix)
+	if err != nil {
+		return nil, fmt.Errorf("split segment %d: %w", s.Base(), err)
+	}
+	dispose := s.Remove
+	if damage != nil {
+		dispose = func() error { return l.setAside(s) }
+	}
+	if err := l.replace(bases, dispose); err != nil {
+		return nil, fmt.Errorf("split segment %d: %w", s.Base(), err)
+	}
+	l.recovery.Split = append(l.recovery.Split, s.Base())
+	return bases, nil
+}
+
+// splitInto copies the batches of s, up to the first damage if there is any, to
+// new segments whose file names end in suffix.
+func (l *Log) splitInto(s *segment.Segment, suffix string) (bases []int64, damage, err error) {
+	var (
+		out *segment.Segment
+		c   segment.Scanner
+	)
+	if err := s.Acquire(); err != nil {
+		return nil, nil, err
+	}
+	defer s.Release()
+	c.Reset(s, 0, s.View().Size)
+	for {
+		b, err := c.Checked()
+		if errors.Is(err, ErrCorrupt) {
+			damage = err
+			break
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if out == nil || !out.Fits(b.LastOffset()) {
+			if err := finish(out); err != nil {
+				return nil, nil, err
+			}
+			o := l.segmentOptions()
+			o.Suffix = suffix
+			if out, err = segment.Create(l.dir, b.BaseOffset(), o); err != nil {
+				return nil, nil, err
+			}
+			bases = append(bases, out.Base())
+		}
+		if err := out.Append(setOf(b)); err != nil {
+			return nil, nil, errors.Join(err, out.Retire())
+		}
+		c.Advance()
+	}
+	return bases, damage, finish(out)
+}
+
+func setOf(b record.Batch) segment.Set {
+	return segment.Set{
+		Bytes: b.Bytes(), LastOffset: b.LastOffset(),
+		MaxTimestamp: b.MaxTimestamp(), OffsetOfMaxTimestamp: b.LastOffset(),
+	}
+}
+
+// finish makes a written segment durable and closes it.
+func finish(s *segment.Segment) error {
+	if s == nil {
+		return nil
+	}
+	return errors.Join(s.Sync(), s.Retire())
+}
+
+// replace puts .cleaned segments of the given bases in the place of old ones,
+// which dispose removes.
+// The order of the renames is what makes it atomic. From the last segment down
+// .cleaned becomes .swap: while one .cleaned is left the old files count. Once
+// all are .swap the new ones do, and replace every file in their range. Kafka:
+// LocalLog.replaceSegments.
+func (l *Log) replace(bases []int64, dispose func() error) error {
+	for _, base := range slices.Backward(bases) {
+		if err := l.renameSegment(base, layout.Cleaned, layout.Swap); err != nil {
+			return err
+		}
+	}
+	if err := l.opts.fs.SyncDir(l.dir); err != nil {
+		return err
+	}
+	if err := dispose(); err != nil {
+		return err
+	}
+	for _, base := range bases {
+		if err := l.renameSegment(base, layout.Swap, layout.Live); err != nil {
+			return err
+		}
+	}
+	return l.opts.fs.SyncDir(l.dir)
+}
+
+func (l *Log) renameSegment(base int64, from, to layout.State) error {
+	for _, kind := range []layout.Kind{layout.Log, layout.OffsetIndex, layout.TimeIndex} {
+		err := l.opts.fs.Rename(
+			filepath.Join(l.dir, layout.SegmentFileName(kind, base, from)),
+			filepath.Join(l.dir, layout.SegmentFileName(kind, base, to)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/leaderepoch"
+	"github.com/seglog/seglog/internal/producerstate"
+)
+
+// directory checks the log in v.dir.
+func (v *verification) directory() error {
+	entries, err := v.opts.fs.ReadDir(v.dir)
+	if err != nil {
+		return err
+	}
+	verdict, err := v.survey()
+	if err != nil {
+		return err
+	}
+	found := verdict.directory()
+	if len(found.bases) == 0 {
+		return v.notALog(entries)
+	}
+	v.writer = v.held()
+	v.cleanedTo = v.cleaned()
+	jobs := make([]*segmentCheck, len(found.bases))
+	for i, base := range found.bases {
+		jobs[i] = v.newSegmentCheck(base, found.suffix[base])
+		jobs[i].last = i == len(jobs)-1
+		jobs[i].live = jobs[i].last && v.writer
+	}
+	if err := v.measure(jobs); err != nil {
+		return err
+	}
+	if err := v.segments(jobs); err != nil {
+		return err
+	}
+	return v.others(entries, verdict, found)
+}
+
+// notALog is the error of a directory without segments. If it holds partitions
+// it says so, since that is the likely mistake.
+func (v *verification) notALog(entries []fs.DirEntry) error {
+	for _, e := range entries {
+		if _, err := layout.ParseDir(e.Name()); e.IsDir() && err == nil && !layout.ReservedDir(e.Name()) {
+			return fmt.Errorf("%w: it holds directories of logs, such as %s", ErrNotALog, e.Name())
+		}
+		if f, ok := layout.ParseFile(e.Name()); ok && f.Kind.Segment() {
+			return fmt.Errorf("%w: it holds %s and no .log file", ErrNotALog, f.Name)
+		}
+	}
+	return ErrNotALog
+}
+
+// measure adds up what there is to read, for those who watch.
+func (v *verification) measure(jobs []*segmentCheck) error {
+	if v.opts.Progress == nil {
+		return nil
+	}
+	for _, job := range jobs {
+		info, err := v.opts.fs.Stat(filepath.Join(v.dir, job.name))
+		switch {
+		case err == nil:
+			v.progress.total += info.Size()
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return nil
+}
+
+// cleaned is up to where a broker's cleaner has been in this log: below, missing
+// offsets are its work.
+func (v *verification) cleaned() int64 {
+	dir, err := layout.ParseDir(filepath.Base(v.dir))
+	if err != nil {
+		return 0
+	}
+	path := filepath.Join(filepath.Dir(v.dir), layout.CleanerOffsetName)
+	entries, _, _ := checkpoint.ReadOffsets(v.opts.fs, path) // not there, or damaged: then it is not known
+	for _, e := range entries {
+		if e.Topic == dir.Topic && e.Partition == dir.Partition {
+			return e.Offset
+		}
+	}
+	return 0
+}
+
+// others checks the files that are no part of a segment, and tells of those that
+// have no business here.
+func (v *verification) others(entries []fs.DirEntry, verdict verdict, found directory) error {
+	dead := map[string]bool{}
+	for _, f := range verdict.remove {
+		dead[f.Name] = true
+	}
+	for _, e := range entries {
+		f, ours := layout.ParseFile(e.Name())
+		var err error
+		switch {
+		case !ours && strings.HasPrefix(e.Name(), "."), e.IsDir() && e.Name() == "lost+found":
+		case !ours:
+			err = v.about(Note, "foreign_name", e.Name(), "not the name of a file of a log: left alone")
+		case !e.Type().IsRegular():
+			err = v.about(Note, "foreign_name", e.Name(), "not a regular file: left alone")
+		case dead[f.Name] && f.State == layout.Live:
+			err = v.about(Note, "leftover", f.Name, "a swap file replaces it when the log is next opened for writing")
+		case dead[f.Name]:
+			err = v.about(Note, "leftover", f.Name, "removed when the log is next opened for writing")
+		case f.State == layout.Live:
+			err = v.other(f, found)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// other checks a file that is in use.
+func (v *verification) other(f layout.File, found directory) error {
+	switch f.Kind {
+	case layout.OffsetIndex, layout.TimeIndex, layout.TxnIndex:
+		if !slices.Contains(found.bases, f.Base) {
+			return v.about(Warning, "orphan", f.Name, "there is no log of that name: removed when the log is next opened for writing")
+		}
+		return nil
+	case layout.Log, layout.LockFile:
+		return nil
+	}
+	return v.small(f)
+}
+
+// small checks a file that is read as a whole.
+func (v *verification) small(f layout.File) error {
+	path := filepath.Join(v.dir, f.Name)
+	var err error
+	switch f.Kind {
+	case layout.Snapshot:
+		return v.snapshot(f, path)
+	case layout.LeaderEpochCheckpoint:
+		return v.epochs(f, path)
+	case layout.PartitionMetadata:
+		_, err = checkpoint.ReadPartitionMetadata(v.opts.fs, path)
+	case layout.SeglogState:
+		_, err = checkpoint.ReadState(v.opts.fs, path)
+	case layout.MetaProperties:
+		_, err = checkpoint.ReadMetaProperties(v.opts.fs, path)
+	case layout.RecoveryPoint, layout.LogStart, layout.HighWatermark, layout.CleanerOffset:
+		return v.offsetCheckpoint(f, path)
+	}
+	return v.parsed(f, err)
+}
+
+// parsed turns the error of reading a checkpoint into a problem, if it is one.
+func (v *verification) parsed(f layout.File, err error) error {
+	var corrupt *checkpoint.CorruptError
+	switch {
+	case err == nil:
+	case errors.As(err, &corrupt):
+		return v.checkpointBad(f, corrupt)
+	case errors.Is(err, fs.ErrNotExist) && v.writer: // replaced or removed since it was listed
+	default:
+		v.errs = append(v.errs, err)
+	}
+	return nil
+}
+
+func (v *verification) checkpointBad(f layout.File, e *checkpoint.CorruptError) error {
+	where := ""
+	if e.Line > 0 {
+		where = fmt.Sprintf("line %d: ", e.Line)
+	}
+	return v.about(Damage, "checkpoint_bad", f.Name, "%swant %s, found %s", where, e.Expected, e.Found)
+}
+
+func (v *verification) offsetCheckpoint(f layout.File, path string) error {
+	_, problems, err := checkpoint.ReadOffsets(v.opts.fs, path)
+	for _, p := range problems {
+		if err := v.checkpointBad(f, p); err != nil {
+			return err
+		}
+	}
+	return v.parsed(f, err)
+}
+
+// epochs checks that the epochs and where they begin rise together.
+func (v *verification) epochs(f layout.File, path string) error {
+	entries, err := leaderepoch.ReadFile(v.opts.fs, path)
+	if err != nil {
+		return v.parsed(f, err)
+	}
+	for i := 1; i < len(entries); i++ {
+		last, e := entries[i-1], entries[i]
+		if e.Epoch <= last.Epoch || e.StartOffset < last.StartOffset {
+			return v.about(Damage, "checkpoint_bad", f.Name, "epoch %d from offset %d on does not follow epoch %d from %d on",
+				e.Epoch, e.StartOffset, last.Epoch, last.StartOffset)
+		}
+	}
+	return nil
+}
+
+// snapshot checks a producer snapshot. What it says must lie below its offset.
+func (v *verification) snapshot(f layout.File, path string) error {
+	entries, err := producerstate.ReadFile(v.opts.fs, path)
+	var corrupt *producerstate.CorruptError
+	if errors.As(err, &corrupt) {
+		kind := "snapshot_bad"
+		if strings.Contains(corrupt.Rule, "crc") {
+			kind = "snapshot_crc"
+		}
+		return v.found(-1, Problem{
+			Severity: Damage, Kind: kind, File: f.Name, Position: int64(corrupt.Position), Offset: -1, Entry: -1, Detail: corrupt.Rule,
+		})
+	}
+	if err != nil {
+		return v.parsed(f, err)
+	}
+	for i, e := range entries {
+		if e.LastOffset < f.Base && e.CurrentTxnFirstOffset < f.Base {
+			continue
+		}
+		err := v.found(-1, Problem{
+			Severity: Damage, Kind: "snapshot_bad", File: f.Name, Position: -1, Offset: max(e.LastOffset, e.CurrentTxnFirstOffset), Entry: i,
+			Detail: fmt.Sprintf("producer %d is at offset %d, which is not below that of the snapshot", e.ProducerID, max(e.LastOffset, e.CurrentTxnFirstOffset)),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file checks one file of v.dir.
+func (v *verification) file(name string) error {
+	f, ok := layout.ParseFile(name)
+	if !ok {
+		return fmt.Errorf("%w: %s is not the name of a file of a log", ErrNotALog, name)
+	}
+	v.writer = f.State == layout.Live && v.held()
+	switch f.Kind {
+	case layout.Log, layout.OffsetIndex, layout.TimeIndex, layout.TxnIndex:
+		return v.segmentFile(f)
+	}
+	return v.small(f)
+}
+
+// segmentFile checks one file of a segment: the log alone, or an index against
+// the log beside it.
+func (v *verification) segmentFile(f layout.File) error {
+	job := v.newSegmentCheck(f.Base, f.State.Suffix())
+	job.only = f.Kind
+	job.last = v.lastLog() <= f.Base
+	job.live = job.last && v.writer
+	if _, err := v.opts.fs.Stat(filepath.Join(v.dir, job.name)); errors.Is(err, fs.ErrNotExist) {
+		job.alone = true
+	}
+	if err := v.measure([]*segmentCheck{job}); err != nil {
+		return err
+	}
+	return v.segments([]*segmentCheck{job})
+}
+
+// lastLog is the largest base offset of a log in the directory.
+func (v *verification) lastLog() int64 {
+	entries, err := v.opts.fs.ReadDir(v.dir)
+	if err != nil {
+		return math.MaxInt64 // a directory that may be passed through but not listed
+	}
+	last := int64(-1)
+	for _, e := range entries {
+		if f, ok := layout.ParseFile(e.Name()); ok && f.Kind == layout.Log && f.State == layout.Live && e.Type().IsRegular() {
+			last = max(last, f.Base)
+		}
+	}
+	return last
+}
