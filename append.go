@@ -292,7 +292,7 @@ func (l *Log) writeLocked(set segment.Set, first int64) error {
 			l.failLocked(err)
 			return fmt.Errorf("%w: %w", ErrFailed, err)
 		}
-		return err
+		return named(err)
 	}
 	l.bytes.Add(int64(len(set.Bytes)))
 	l.markUnsyncedLocked(active)

@@ -29,6 +29,10 @@ var (
 	// state of the files unknown. Reading goes on; writing needs a new Open.
 	// The first cause is wrapped.
 	ErrFailed = errors.New("log failed, open it again to write")
+	// ErrNoSpace: the disk, or the user's quota of it, is full. Nothing was
+	// half-written. Reading, DeleteBefore and ApplyRetention work, and appends do
+	// again when there is room.
+	ErrNoSpace = errors.New("no space")
 	// ErrLocked: another process, or another Log in this one, has the
 	// directory open for writing.
 	ErrLocked = vfs.ErrLocked
@@ -137,6 +141,14 @@ func (e *OptionError) Error() string {
 
 // Unwrap returns ErrOption.
 func (e *OptionError) Unwrap() error { return ErrOption }
+
+// named puts the name of its category to an error of the file system.
+func named(err error) error {
+	if err != nil && vfs.IsNoSpace(err) && !errors.Is(err, ErrNoSpace) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
+}
 
 // invalid marks a refused batch, keeping the codec's own account of it.
 func invalid(err error) error { return fmt.Errorf("%w: %w", ErrInvalidBatch, err) }

@@ -4,7 +4,7 @@ import "github.com/seglog/seglog/segment"
 
 func (l *Log) segmentOptions() segment.Options {
 	return segment.Options{
-		FS:                 l.opts.fs,
+		FS:                 l.opts.FS,
 		IndexIntervalBytes: int64(l.opts.IndexIntervalBytes),
 		IndexMaxBytes:      l.opts.SegmentIndexBytes,
 		ReadOnly:           l.opts.ReadOnly,

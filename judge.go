@@ -26,7 +26,7 @@ type listing struct {
 
 func (l *Log) list() (listing, error) {
 	var found listing
-	entries, err := l.opts.fs.ReadDir(l.dir)
+	entries, err := l.opts.FS.ReadDir(l.dir)
 	if err != nil {
 		return found, err
 	}
@@ -158,20 +158,20 @@ func (l *Log) judge() (directory, error) {
 	}
 	v.remove = append(v.remove, orphans(v)...)
 	for _, f := range v.remove {
-		if err := l.opts.fs.Remove(filepath.Join(l.dir, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := l.opts.FS.Remove(filepath.Join(l.dir, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return directory{}, err
 		}
 		l.recovery.Removed = append(l.recovery.Removed, f.Name)
 	}
 	for _, f := range v.rename {
 		live := layout.SegmentFileName(f.Kind, f.Base, layout.Live)
-		if err := l.opts.fs.Rename(filepath.Join(l.dir, f.Name), filepath.Join(l.dir, live)); err != nil {
+		if err := l.opts.FS.Rename(filepath.Join(l.dir, f.Name), filepath.Join(l.dir, live)); err != nil {
 			return directory{}, err
 		}
 		l.recovery.Swapped = append(l.recovery.Swapped, f.Name)
 	}
 	if len(v.remove)+len(v.rename) > 0 {
-		if err := l.opts.fs.SyncDir(l.dir); err != nil {
+		if err := l.opts.FS.SyncDir(l.dir); err != nil {
 			return directory{}, err
 		}
 	}

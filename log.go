@@ -42,6 +42,7 @@ type Log struct {
 		unsynced  []*segment.Segment // may hold bytes that are not on disk
 		syncing   []*segment.Segment // taken by the one who syncs; memory for the next round
 		unnamed   bool               // the name of a segment may not be on disk
+		sealed    []*segment.Segment // whose indexes may not be trimmed and on disk
 		spare     *segment.Spare     // the next segment's files, or nil
 		preparing bool               // a spare is being made, or was in vain
 		jitter    int64              // ms taken off segment.ms for the active segment
@@ -63,10 +64,12 @@ type Log struct {
 	background sync.WaitGroup // flushing after a roll and at intervals
 	stop       chan struct{}  // closed by Close
 
-	opened  atomic.Int64 // segments whose files are open
-	closing sync.Mutex   // held by the one who closes idle segments
+	opened   atomic.Int64 // segments whose files are open
+	closing  sync.Mutex   // held by the one who closes idle segments
+	flushing sync.Mutex   // held by the one who flushes sealed segments; before sync
 
 	locks    []io.Closer
+	ours     bool // the state file is ours and whole
 	recovery Recovery
 	closed   atomic.Bool
 }
@@ -112,6 +115,12 @@ func (l *Log) closeLocked() error {
 	active := l.set.Load().active
 	size, err := active.Size()
 	errs = append(errs, err)
+	if !l.opts.ReadOnly {
+		errs = append(errs, active.Seal())
+		for _, s := range append(l.append.sealed, active) {
+			errs = append(errs, trimmed(s))
+		}
+	}
 	for s := range l.set.Load().ascending() {
 		errs = append(errs, s.Retire())
 	}
@@ -138,8 +147,8 @@ func (l *Log) changeState(change func(*checkpoint.State)) error {
 	if next == l.state.State {
 		return nil
 	}
-	if err := checkpoint.WriteState(l.opts.fs, l.statePath(), next); err != nil {
-		return err
+	if err := checkpoint.WriteState(l.opts.FS, l.statePath(), next); err != nil {
+		return named(err)
 	}
 	l.state.State = next
 	return nil

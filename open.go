@@ -43,8 +43,8 @@ func open(dir string, opts Options) (*Log, error) {
 	if opts.ReadOnly {
 		return l, l.openReadOnly()
 	}
-	if err := opts.fs.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	if err := l.makeDirectory(); err != nil {
+		return nil, named(err)
 	}
 	if err := l.checkDirectory(); err != nil {
 		return nil, err
@@ -63,10 +63,35 @@ func open(dir string, opts Options) (*Log, error) {
 	return l, nil
 }
 
+// makeDirectory makes the directory and, durably, its name and those of the
+// directories above that had to be made for it.
+func (l *Log) makeDirectory() error {
+	var made []string // whose parents must be synced
+	for dir := filepath.Clean(l.dir); ; dir = filepath.Dir(dir) {
+		_, err := l.opts.FS.Stat(dir)
+		if err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		made = append(made, dir)
+	}
+	if err := l.opts.FS.MkdirAll(l.dir, 0o755); err != nil {
+		return err
+	}
+	for _, dir := range made {
+		if err := l.opts.FS.SyncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkDirectory refuses to make a log of a directory that is something else:
 // one that holds files, and none of them ours.
 func (l *Log) checkDirectory() error {
-	entries, err := l.opts.fs.ReadDir(l.dir)
+	entries, err := l.opts.FS.ReadDir(l.dir)
 	if err != nil {
 		return err
 	}
@@ -89,16 +114,16 @@ func (l *Log) checkDirectory() error {
 // Kafka broker, the broker's own lock is taken too, shared with other seglog
 // processes: broker and library keep each other out.
 func (l *Log) lock() error {
-	own, err := l.opts.fs.Lock(filepath.Join(l.dir, layout.LockFileName), vfs.Exclusive)
+	own, err := l.opts.FS.Lock(filepath.Join(l.dir, layout.LockFileName), vfs.Exclusive)
 	if err != nil {
 		return err
 	}
 	l.locks = append(l.locks, own)
 	parent := filepath.Dir(l.dir)
-	if _, err := l.opts.fs.Stat(filepath.Join(parent, layout.MetaPropertiesName)); err != nil {
+	if _, err := l.opts.FS.Stat(filepath.Join(parent, layout.MetaPropertiesName)); err != nil {
 		return nil // not a broker's
 	}
-	shared, err := l.opts.fs.Lock(filepath.Join(parent, layout.LockFileName), vfs.Shared)
+	shared, err := l.opts.FS.Lock(filepath.Join(parent, layout.LockFileName), vfs.Shared)
 	if err != nil {
 		return err
 	}
@@ -154,9 +179,10 @@ func (l *Log) openWritable() error {
 // is new or was written by Kafka: then the broker's checkpoints tell, if they are
 // there, and else nobody knows.
 func (l *Log) readState() error {
-	state, err := checkpoint.ReadState(l.opts.fs, l.statePath())
+	state, err := checkpoint.ReadState(l.opts.FS, l.statePath())
 	switch {
 	case err == nil:
+		l.ours = true
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, checkpoint.ErrCorrupt):
 		state = checkpoint.State{RecoveryPoint: math.MaxInt64}
 	default:
@@ -180,7 +206,7 @@ func (l *Log) brokerState() checkpoint.State {
 		return state
 	}
 	lookup := func(name string) (int64, bool) {
-		data, err := vfs.ReadFile(l.opts.fs, filepath.Join(filepath.Dir(l.dir), name), maxCheckpoint)
+		data, err := vfs.ReadFile(l.opts.FS, filepath.Join(filepath.Dir(l.dir), name), maxCheckpoint)
 		if err != nil {
 			return 0, false
 		}
@@ -296,11 +322,14 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if i+1 == len(segments) {
 			return nil
 		}
-		if r.Cut > 0 {
-			return l.endAt(segments, i)
-		}
-		if next := segments[i+1].Base(); s.NextOffset() > next {
+		next := segments[i+1].Base()
+		if s.NextOffset() > next {
 			return &OverlapError{Segment: s.Base(), LastOffset: s.NextOffset() - 1, Next: next}
+		}
+		// We leave no gap behind the recovery point; see secureLocked.
+		lost := l.ours && next > l.state.RecoveryPoint && s.NextOffset() < next
+		if r.Cut > 0 || lost {
+			return l.endAt(segments, i)
 		}
 		if err := errors.Join(s.Seal(), s.Trim(), s.Sync()); err != nil {
 			return err
@@ -360,7 +389,7 @@ func (l *Log) endAt(segments []*segment.Segment, i int) error {
 		}
 	}
 	l.set.Store(newSegmentSet(segments[:i+1]))
-	return l.opts.fs.SyncDir(l.dir)
+	return l.opts.FS.SyncDir(l.dir)
 }
 
 // setAside takes a segment out of the log and keeps its files under names that
@@ -370,7 +399,7 @@ func (l *Log) setAside(s *segment.Segment) error {
 		return err
 	}
 	for _, path := range s.Paths() {
-		err := l.opts.fs.Rename(path, path+segment.CutSuffix)
+		err := l.opts.FS.Rename(path, path+segment.CutSuffix)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -411,7 +440,7 @@ func (l *Log) settle() error {
 
 // openReadOnly opens what is there without changing it.
 func (l *Log) openReadOnly() error {
-	fi, err := l.opts.fs.Stat(l.dir)
+	fi, err := l.opts.FS.Stat(l.dir)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,10 @@ type Options struct {
 	// at Open, and again at each Refresh.
 	ReadOnly bool
 
-	fs vfs.FS // nil: the operating system's
+	// FS is where the files live. nil means the file system of the operating
+	// system. It is a seam for tests: package logtest has a file system that
+	// loses power and one that fails.
+	FS vfs.FS
 }
 
 // SyncPolicy says what is on disk when an append returns.
@@ -137,8 +140,8 @@ func (o Options) resolve() (Options, error) {
 	setDefault(&o.MaxOpenSegments, defaultMaxOpenSegments)
 	setDefault(&o.RetentionTime, defaultRetentionTime)
 	setDefault(&o.RetentionBytes, -1)
-	if o.fs == nil {
-		o.fs = vfs.OS
+	if o.FS == nil {
+		o.FS = vfs.OS
 	}
 	return o, errors.Join(
 		inRange("SegmentBytes", o.SegmentBytes, minSegmentBytes, segment.MaxBytes),

@@ -60,7 +60,7 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 		}
 		err := s.SeekOffset(c, offset)
 		if err == nil {
-			err = l.checkFound(c, offset, set.upper)
+			err = l.checkFound(c, offset, set)
 		}
 		if err == nil {
 			return nil
@@ -74,15 +74,19 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 }
 
 // checkFound doubts a batch that lies wholly above the offset that was sought: a
-// base offset is not under the checksum, but it must be below the next segment's,
-// or the log end.
-func (l *Log) checkFound(c *segment.Scanner, offset int64, upper func(*segment.Segment) int64) error {
+// base offset is not under the checksum, but it must be below that of the next
+// segment. In the active segment one at or above the log end was written but not
+// published yet: io.EOF.
+func (l *Log) checkFound(c *segment.Scanner, offset int64, set *segmentSet) error {
 	h, err := c.Header()
 	if err != nil || h.BaseOffset <= offset {
 		return err
 	}
-	if limit := min(upper(c.Segment()), l.end.Load()); h.BaseOffset >= limit {
+	if limit := set.upper(c.Segment()); h.BaseOffset >= limit {
 		return beyondSegment(c, h.BaseOffset, h.LastOffset, limit)
+	}
+	if h.BaseOffset >= l.end.Load() {
+		return io.EOF
 	}
 	return nil
 }

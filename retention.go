@@ -28,13 +28,29 @@ func (l *Log) DeleteBefore(offset int64) error {
 	if offset <= l.start.Load() {
 		return nil
 	}
-	if err := l.moveStart(offset); err != nil {
-		return fmt.Errorf("delete before offset %d: %w", offset, err)
-	}
-	if _, err := l.removeLeading(context.Background(), l.belowStart); err != nil {
+	if err := l.deleteBefore(offset); err != nil {
 		return fmt.Errorf("delete before offset %d: %w", offset, err)
 	}
 	return nil
+}
+
+// deleteBefore puts the new start on disk and removes what lies below. On a full
+// disk it is the removal that makes room for the former.
+func (l *Log) deleteBefore(offset int64) error {
+	below := func(_, next *segment.Segment) (bool, error) {
+		return next != nil && next.Base() <= offset, nil
+	}
+	err := l.moveStart(offset)
+	if err != nil && !errors.Is(err, ErrNoSpace) {
+		return err
+	}
+	if _, err := l.removeLeading(context.Background(), below); err != nil {
+		return err
+	}
+	if err != nil {
+		err = l.moveStart(offset)
+	}
+	return err
 }
 
 func (l *Log) mayMaintain() error {
@@ -153,7 +169,7 @@ func (l *Log) ageOf(s *segment.Segment) (int64, error) {
 // maintain is held.
 func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResult, error) {
 	var gone []*segment.Segment
-	var res RetentionResult
+	var sizes []int64
 	set := l.set.Load()
 	for s := range set.ascending() {
 		if err := context.Cause(ctx); err != nil {
@@ -172,45 +188,59 @@ func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResul
 		} else if !old {
 			break
 		}
-		gone = append(gone, s)
-		res.Segments++
+		gone, sizes = append(gone, s), append(sizes, size)
+	}
+	var res RetentionResult
+	var err error
+	if len(gone) > 0 {
+		res.Segments, err = l.removeOldest(gone, sizes[len(sizes)-1])
+	}
+	for _, size := range sizes[:res.Segments] {
 		res.Bytes += size
 	}
-	if len(gone) == 0 {
-		return RetentionResult{}, nil
-	}
-	return res, l.removeOldest(gone)
+	return res, err
 }
 
 // removeOldest takes the given segments, the oldest there are, out of the set
-// and then off the disk.
-func (l *Log) removeOldest(gone []*segment.Segment) error {
-	l.append.Lock()
-	err := l.writableLocked()
-	if err == nil && gone[len(gone)-1] == l.set.Load().active {
-		err = l.rollLocked(l.end.Load())
-	}
-	l.append.Unlock()
-	if err != nil {
-		return err
-	}
-	// The new start is on disk before the segments are not: it must never
-	// come back to what is no longer there.
-	start := l.set.Load().after(gone[len(gone)-1].Base()).Base()
-	if start > l.start.Load() {
-		if err := l.moveStart(start); err != nil {
-			return err
-		}
-	}
-	l.append.Lock()
-	l.set.Store(newSegmentSet(l.set.Load().slice()[len(gone):]))
-	l.append.Unlock()
-	for _, s := range gone {
+// and then off the disk. The log start needs not be on disk before: where the
+// first segment starts, it is at least. It returns how many were removed.
+func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, error) {
+	n, err := l.detachOldest(gone, activeSize)
+	for i, s := range gone[:n] {
 		if err := s.Remove(); err != nil {
-			return err
+			return i, err
 		}
 	}
-	return nil
+	return n, err
+}
+
+// detachOldest publishes the set without the given segments and returns how many
+// of them it left out. The active one can only go if it is as large as when it
+// was judged, and if there is another to take its place.
+func (l *Log) detachOldest(gone []*segment.Segment, activeSize int64) (int, error) {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if err := l.writableLocked(); err != nil {
+		return 0, err
+	}
+	n := len(gone)
+	var err error
+	if last := gone[n-1]; last == l.set.Load().active {
+		var size int64
+		if size, err = last.Size(); err == nil && size == activeSize {
+			err = l.rollLocked(l.end.Load())
+		}
+		if last == l.set.Load().active {
+			n--
+		}
+	}
+	if n == 0 {
+		return 0, err
+	}
+	rest := l.set.Load().slice()[n:]
+	l.set.Store(newSegmentSet(rest))
+	l.start.Store(max(l.start.Load(), rest[0].Base()))
+	return n, err
 }
 
 // Size is the number of bytes in the .log files.

@@ -1,8 +1,10 @@
 package seglog
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/seglog/seglog/internal/checkpoint"
@@ -67,9 +69,12 @@ func (l *Log) rollLocked(base int64) error {
 	if size == 0 && base == old.Base() {
 		return nil
 	}
+	if base != old.NextOffset() {
+		return l.rollBehindGapLocked(old, base)
+	}
 	next, err := l.nextSegmentLocked(base)
 	if err != nil {
-		return err
+		return named(err)
 	}
 	if err := old.Seal(); err != nil {
 		// The log is complete and can be read; only the index of the old
@@ -77,10 +82,53 @@ func (l *Log) rollLocked(base int64) error {
 		l.failLocked(err)
 		return fmt.Errorf("%w: %w", ErrFailed, err)
 	}
+	l.append.sealed = append(l.append.sealed, old)
+	l.activateLocked(next)
+	l.background.Go(l.flushSealed)
+	return nil
+}
+
+// activateLocked publishes a new active segment.
+func (l *Log) activateLocked(next *segment.Segment) {
 	l.append.unnamed = true
-	l.set.Store(newSegmentSet(append(set.slice(), next)))
+	l.set.Store(newSegmentSet(append(l.set.Load().slice(), next)))
 	l.drawJitterLocked()
-	l.background.Go(func() { l.flushSealed(old, next.Base()) })
+}
+
+// rollBehindGapLocked begins a segment above the end of the old one. Everything
+// is made durable first, and the recovery point moved to base: a gap behind the
+// recovery point is how recovery sees that a power loss took the end of a segment
+// and left the next one. Gaps are rare: replicated batches that skip offsets, and
+// truncation inside a batch.
+func (l *Log) rollBehindGapLocked(old *segment.Segment, base int64) error {
+	err := old.Seal()
+	for _, s := range append(slices.Clone(l.append.sealed), old) {
+		err = errors.Join(err, trimmed(s))
+	}
+	if err == nil {
+		// Someone may be syncing some of these right now; twice does no harm.
+		err = l.syncFiles(unsynced{segments: slices.Concat(l.append.unsynced, l.append.syncing), unnamed: true})
+	}
+	if err == nil {
+		err = l.changeState(func(st *checkpoint.State) { st.RecoveryPoint = max(st.RecoveryPoint, base) })
+	}
+	var next *segment.Segment
+	if err == nil {
+		next, err = l.nextSegmentLocked(base)
+	}
+	if err != nil {
+		l.failLocked(err)
+		return fmt.Errorf("%w: %w", ErrFailed, named(err))
+	}
+	l.activateLocked(next)
+	return nil
+}
+
+// trimmed trims a sealed segment, which retention may have removed meanwhile.
+func trimmed(s *segment.Segment) error {
+	if err := s.Trim(); !errors.Is(err, segment.ErrRetired) {
+		return err
+	}
 	return nil
 }
 
@@ -121,28 +169,44 @@ func (l *Log) createSegment(base int64) (*segment.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.opts.fs.SyncDir(l.dir); err != nil {
-		return nil, fmt.Errorf("create segment %d: %w", base, err)
+	if err := l.opts.FS.SyncDir(l.dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("create segment %d: %w", base, err), s.Retire())
 	}
 	return s, nil
 }
 
-// flushSealed follows a roll: it trims the indexes of the sealed segment, makes
-// everything below base durable and moves the recovery point there, so that an
-// open after a crash does not scan it again. The append that rolled does not wait
-// for it. A failed sync is kept by syncTo. The rest may fail: untrimmed indexes
-// are trimmed on close, and a recovery point left behind only means more to scan.
-func (l *Log) flushSealed(sealed *segment.Segment, base int64) {
-	sealed.Trim()
-	if l.syncTo(min(base, l.end.Load())) == nil {
-		l.moveRecoveryPoint(base)
+// flushSealed follows a roll: it trims the indexes of sealed segments, makes
+// everything below the active one durable and moves the recovery point there, so
+// that an open after a crash does not scan it again. The append that rolled does
+// not wait for it. A failed sync is kept by syncTo. The rest may fail: what was
+// not trimmed is by the next flush or by Close, and a recovery point left behind
+// only means more to scan.
+func (l *Log) flushSealed() {
+	l.flushing.Lock() // the recovery point must not pass what another still trims
+	defer l.flushing.Unlock()
+	l.append.Lock()
+	sealed := slices.Clone(l.append.sealed)
+	base := l.set.Load().active.Base()
+	l.append.Unlock()
+	for _, s := range sealed {
+		if trimmed(s) != nil {
+			return
+		}
 	}
+	if l.syncTo(min(base, l.end.Load())) != nil {
+		return
+	}
+	l.append.Lock()
+	l.append.sealed = slices.DeleteFunc(l.append.sealed, func(s *segment.Segment) bool { return slices.Contains(sealed, s) })
+	l.append.Unlock()
+	l.moveRecoveryPoint(base)
 }
 
-func (l *Log) moveRecoveryPoint(offset int64) error {
+func (l *Log) moveRecoveryPoint(base int64) error {
 	return l.changeState(func(st *checkpoint.State) {
-		// A truncation may have come in between.
-		st.RecoveryPoint = max(st.RecoveryPoint, min(offset, l.durable.Load()))
+		if s := l.set.Load().floor(base); s != nil && s.Base() == base {
+			st.RecoveryPoint = max(st.RecoveryPoint, min(base, l.durable.Load()))
+		}
 	})
 }
 

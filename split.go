@@ -105,7 +105,7 @@ func (l *Log) replace(bases []int64, dispose func() error) error {
 			return err
 		}
 	}
-	if err := l.opts.fs.SyncDir(l.dir); err != nil {
+	if err := l.opts.FS.SyncDir(l.dir); err != nil {
 		return err
 	}
 	if err := dispose(); err != nil {
@@ -116,12 +116,12 @@ func (l *Log) replace(bases []int64, dispose func() error) error {
 			return err
 		}
 	}
-	return l.opts.fs.SyncDir(l.dir)
+	return l.opts.FS.SyncDir(l.dir)
 }
 
 func (l *Log) renameSegment(base int64, from, to layout.State) error {
 	for _, kind := range []layout.Kind{layout.Log, layout.OffsetIndex, layout.TimeIndex} {
-		err := l.opts.fs.Rename(
+		err := l.opts.FS.Rename(
 			filepath.Join(l.dir, layout.SegmentFileName(kind, base, from)),
 			filepath.Join(l.dir, layout.SegmentFileName(kind, base, to)))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

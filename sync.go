@@ -175,7 +175,7 @@ func (l *Log) syncFiles(work unsynced) error {
 		}
 	}
 	if work.unnamed {
-		return l.opts.fs.SyncDir(l.dir)
+		return l.opts.FS.SyncDir(l.dir)
 	}
 	return nil
 }

@@ -82,6 +82,7 @@ func (l *Log) failedLocked(cause error) error {
 // truncateLocked cuts inside the log. Segments go from the last one down, so
 // that a crash half-way leaves a log without holes.
 func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
+	l.lowerDurable(offset)
 	err := l.changeState(func(st *checkpoint.State) {
 		st.RecoveryPoint = min(st.RecoveryPoint, offset)
 		st.LogStartOffset = min(st.LogStartOffset, offset)
@@ -120,12 +121,16 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 	return nil
 }
 
+// lowerDurable comes before the recovery point is lowered, so that a flush that
+// has just ended cannot raise it again to what is about to go.
+func (l *Log) lowerDurable(offset int64) { l.durable.Store(min(l.durable.Load(), offset)) }
+
 // publishTruncated tells readers, before the files change, that what they find
 // from now on ends at offset.
 func (l *Log) publishTruncated(keep []*segment.Segment, offset int64) {
 	l.set.Store(newSegmentSet(keep))
 	l.end.Store(offset)
-	l.durable.Store(min(l.durable.Load(), offset))
+	l.lowerDurable(offset)
 	l.start.Store(min(l.start.Load(), offset))
 	l.generation.Add(1)
 	l.arrivals.announce()
@@ -143,6 +148,7 @@ func (l *Log) reactivate(s *segment.Segment) error {
 // restartLocked makes the log empty, starting at offset.
 func (l *Log) restartLocked(offset int64) error {
 	old := l.set.Load().slice()
+	l.lowerDurable(offset)
 	// Old segments go before the new one comes: between the two the state
 	// file alone knows where the log starts.
 	err := l.changeState(func(st *checkpoint.State) { st.LogStartOffset, st.RecoveryPoint = offset, offset })

@@ -30,7 +30,8 @@ type VerifyOptions struct {
 	// have been checked; one call at a time, but by other goroutines.
 	Progress func(done, total int64)
 
-	fs vfs.FS // nil: the operating system's
+	// FS is where the files live; see Options.FS.
+	FS vfs.FS
 }
 
 // Severity says how bad a problem is.
@@ -205,8 +206,8 @@ func newVerification(ctx context.Context, opts VerifyOptions) (*verification, er
 	if opts.Jobs == 0 {
 		opts.Jobs = runtime.GOMAXPROCS(0)
 	}
-	if opts.fs == nil {
-		opts.fs = vfs.OS
+	if opts.FS == nil {
+		opts.FS = vfs.OS
 	}
 	return &verification{opts: opts, ctx: ctx, damaged: map[int64]bool{}}, nil
 }
@@ -215,7 +216,7 @@ func newVerification(ctx context.Context, opts VerifyOptions) (*verification, er
 var errFailFast = errors.New("first problem found")
 
 func (v *verification) run(path string) error {
-	info, err := v.opts.fs.Stat(path)
+	info, err := v.opts.FS.Stat(path)
 	if err != nil {
 		return err
 	}
@@ -415,7 +416,7 @@ func (v *verification) readableUpTo(offset int64, final bool) {
 // survey lists the directory and tells live segments from leftovers as opening
 // the log for reading does.
 func (v *verification) survey() (verdict, error) {
-	l := &Log{dir: v.dir, opts: Options{fs: v.opts.fs}}
+	l := &Log{dir: v.dir, opts: Options{FS: v.opts.FS}}
 	found, err := l.list()
 	if err != nil {
 		return verdict{}, err
@@ -436,11 +437,11 @@ func (v *verification) survey() (verdict, error) {
 func (v *verification) held() bool {
 	dirs := []string{v.dir}
 	parent := filepath.Dir(v.dir)
-	if _, err := v.opts.fs.Stat(filepath.Join(parent, layout.MetaPropertiesName)); err == nil {
+	if _, err := v.opts.FS.Stat(filepath.Join(parent, layout.MetaPropertiesName)); err == nil {
 		dirs = append(dirs, parent)
 	}
 	for _, dir := range dirs {
-		if held, err := vfs.LockHeld(v.opts.fs, filepath.Join(dir, layout.LockFileName)); held && err == nil {
+		if held, err := vfs.LockHeld(v.opts.FS, filepath.Join(dir, layout.LockFileName)); held && err == nil {
 			return true
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 // directory checks the log in v.dir.
 func (v *verification) directory() error {
-	entries, err := v.opts.fs.ReadDir(v.dir)
+	entries, err := v.opts.FS.ReadDir(v.dir)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (v *verification) measure(jobs []*segmentCheck) error {
 		return nil
 	}
 	for _, job := range jobs {
-		info, err := v.opts.fs.Stat(filepath.Join(v.dir, job.name))
+		info, err := v.opts.FS.Stat(filepath.Join(v.dir, job.name))
 		switch {
 		case err == nil:
 			v.progress.total += info.Size()
@@ -85,7 +85,7 @@ func (v *verification) cleaned() int64 {
 		return 0
 	}
 	path := filepath.Join(filepath.Dir(v.dir), layout.CleanerOffsetName)
-	entries, _, _ := checkpoint.ReadOffsets(v.opts.fs, path) // not there, or damaged: then it is not known
+	entries, _, _ := checkpoint.ReadOffsets(v.opts.FS, path) // not there, or damaged: then it is not known
 	for _, e := range entries {
 		if e.Topic == dir.Topic && e.Partition == dir.Partition {
 			return e.Offset
@@ -148,11 +148,11 @@ func (v *verification) small(f layout.File) error {
 	case layout.LeaderEpochCheckpoint:
 		return v.epochs(f, path)
 	case layout.PartitionMetadata:
-		_, err = checkpoint.ReadPartitionMetadata(v.opts.fs, path)
+		_, err = checkpoint.ReadPartitionMetadata(v.opts.FS, path)
 	case layout.SeglogState:
-		_, err = checkpoint.ReadState(v.opts.fs, path)
+		_, err = checkpoint.ReadState(v.opts.FS, path)
 	case layout.MetaProperties:
-		_, err = checkpoint.ReadMetaProperties(v.opts.fs, path)
+		_, err = checkpoint.ReadMetaProperties(v.opts.FS, path)
 	case layout.RecoveryPoint, layout.LogStart, layout.HighWatermark, layout.CleanerOffset:
 		return v.offsetCheckpoint(f, path)
 	}
@@ -182,7 +182,7 @@ func (v *verification) checkpointBad(f layout.File, e *checkpoint.CorruptError) 
 }
 
 func (v *verification) offsetCheckpoint(f layout.File, path string) error {
-	_, problems, err := checkpoint.ReadOffsets(v.opts.fs, path)
+	_, problems, err := checkpoint.ReadOffsets(v.opts.FS, path)
 	for _, p := range problems {
 		if err := v.checkpointBad(f, p); err != nil {
 			return err
@@ -193,7 +193,7 @@ func (v *verification) offsetCheckpoint(f layout.File, path string) error {
 
 // epochs checks that the epochs and where they begin rise together.
 func (v *verification) epochs(f layout.File, path string) error {
-	entries, err := leaderepoch.ReadFile(v.opts.fs, path)
+	entries, err := leaderepoch.ReadFile(v.opts.FS, path)
 	if err != nil {
 		return v.parsed(f, err)
 	}
@@ -209,7 +209,7 @@ func (v *verification) epochs(f layout.File, path string) error {
 
 // snapshot checks a producer snapshot. What it says must lie below its offset.
 func (v *verification) snapshot(f layout.File, path string) error {
-	entries, err := producerstate.ReadFile(v.opts.fs, path)
+	entries, err := producerstate.ReadFile(v.opts.FS, path)
 	var corrupt *producerstate.CorruptError
 	if errors.As(err, &corrupt) {
 		kind := "snapshot_bad"
@@ -259,7 +259,7 @@ func (v *verification) segmentFile(f layout.File) error {
 	job.only = f.Kind
 	job.last = v.lastLog() <= f.Base
 	job.live = job.last && v.writer
-	if _, err := v.opts.fs.Stat(filepath.Join(v.dir, job.name)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := v.opts.FS.Stat(filepath.Join(v.dir, job.name)); errors.Is(err, fs.ErrNotExist) {
 		job.alone = true
 	}
 	if err := v.measure([]*segmentCheck{job}); err != nil {
@@ -270,7 +270,7 @@ func (v *verification) segmentFile(f layout.File) error {
 
 // lastLog is the largest base offset of a log in the directory.
 func (v *verification) lastLog() int64 {
-	entries, err := v.opts.fs.ReadDir(v.dir)
+	entries, err := v.opts.FS.ReadDir(v.dir)
 	if err != nil {
 		return math.MaxInt64 // a directory that may be passed through but not listed
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/txnindex"
@@ -114,7 +116,7 @@ func (e *entryFile) close() error {
 func (s *segmentCheck) openIndexes() error {
 	open := func(e *entryFile, kind layout.Kind, size int, padded bool) error {
 		name := layout.SegmentFileName(kind, s.base, layout.Live) + s.suffix
-		return e.open(s.v.opts.fs, s.path(name), name, size, padded)
+		return e.open(s.v.opts.FS, s.path(name), name, size, padded)
 	}
 	s.offsets, s.times, s.txns = newIndexCheck(s), newTimeIndexCheck(s), newTxnCheck(s)
 	err := errors.Join(
@@ -136,6 +138,8 @@ func (s *segmentCheck) openIndexes() error {
 func (s *segmentCheck) closeIndexes() {
 	// They were only read: closing them cannot lose anything.
 	_, _, _ = s.offsets.close(), s.times.close(), s.txns.close()
+	s.times.again.Close()
+	s.txns.it.Close()
 }
 
 // readIndexes goes through the indexes without a log to compare them with.
@@ -208,14 +212,14 @@ func (e *entries) begin() error {
 func (e *entries) advance() error {
 	for e.have = false; e.next < e.count && !e.have; e.next++ {
 		p, err := e.read(e.next)
+		if err == nil {
+			err = e.admit(p)
+		}
 		if isEOF(err) && e.s.v.writer {
 			e.count = e.next // cut off meanwhile
 			return nil
 		}
 		if err != nil {
-			return err
-		}
-		if err := e.admit(p); err != nil {
 			return err
 		}
 	}
@@ -301,7 +305,7 @@ func (e *entries) bad(severity Severity, kind string, i, offset int64, detail st
 	})
 }
 
-// file tells of the file as a whole.
+// whole tells of the file as a whole.
 func (e *entries) whole(severity Severity, kind, detail string, args ...any) error {
 	return e.s.tell(e.of, Problem{
 		Severity: severity, Kind: e.kind + "_" + kind, File: e.fileName(),
@@ -333,7 +337,8 @@ func (e *entries) form() error {
 
 // more says how many problems were not told one by one.
 func (e *entries) more() error {
-	for kind, n := range e.alike {
+	for _, kind := range slices.Sorted(maps.Keys(e.alike)) {
+		n := e.alike[kind]
 		if n <= maxAlike {
 			continue
 		}

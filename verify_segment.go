@@ -102,7 +102,7 @@ func (s *segmentCheck) run(ctx context.Context) {
 }
 
 func (s *segmentCheck) open() error {
-	f, err := s.v.opts.fs.OpenFile(s.path(s.name), os.O_RDONLY, 0)
+	f, err := s.v.opts.FS.OpenFile(s.path(s.name), os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}

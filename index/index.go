@@ -52,10 +52,17 @@ var (
 	ErrOverflow = mapped.ErrOverflow
 	// ErrReadOnly means that the index was opened for reading.
 	ErrReadOnly = mapped.ErrReadOnly
+	// ErrFault means that the mapped memory of the index failed: its file was
+	// cut short by someone else, or its disk could not be read. See Faulted.
+	ErrFault = mapped.ErrFault
 )
 
 // CorruptError names a file, an entry and the rule it breaks.
 type CorruptError = mapped.CorruptError
+
+// FaultError names a file and the position where its mapping failed. It matches
+// ErrFault.
+type FaultError = mapped.FaultError
 
 // Entry says that a record with a greater offset than Offset is not found
 // before Position, and one with this offset not after it.
@@ -82,6 +89,11 @@ type Options struct {
 // Close and Drop unmap the memory, so they come after every reader and every
 // Sync. A Trim that follows a TruncateTo comes after every reader that began
 // before the TruncateTo.
+//
+// If the mapped memory fails, because someone else cut the file short or its
+// disk cannot be read, the call says so and the index is Faulted for good: calls
+// with an error result fail with a *FaultError, and look-ups answer as those of
+// an empty index do, which is slow and right.
 type Index struct {
 	base  int64
 	table *mapped.Table
@@ -123,8 +135,8 @@ func open(table openFunc, path string, base int64, o Options) (*Index, error) {
 
 // Append adds an entry. Offset must be above the last one's, or at or above
 // base if there is none; position must not be below the last one's. It fails
-// with ErrFull, ErrOrder or ErrOverflow, or with the file system's error if the
-// file cannot grow, and then nothing has changed.
+// with ErrFull, ErrOrder, ErrOverflow or ErrFault, or with the file system's
+// error if the file cannot grow, and then nothing has changed.
 func (x *Index) Append(offset, position int64) error {
 	e := Entry{offset, position}
 	last, some := x.Last()
@@ -153,36 +165,39 @@ func (e Entry) words(base int64) (offset, position uint32) {
 	return uint32(e.Offset - base), uint32(e.Position)
 }
 
-// Reserve makes room in the file for one more entry, so that the next Append
-// cannot fail for want of disk space. Calling it before the batch is written to
-// the log keeps a full disk from leaving the two apart.
+// Reserve makes room in the file for one more entry and tries the memory, so
+// that the next Append fails neither for want of disk space nor by a fault.
+// Calling it before the batch is written to the log keeps a full disk from
+// leaving the two apart.
 func (x *Index) Reserve() error { return x.table.Reserve() }
 
 // Lookup returns the last entry at or below offset. If there is none it returns
 // {base, 0}, from where a scan will still find the record. It does not allocate
 // and takes no lock.
 func (x *Index) Lookup(offset int64) Entry {
-	for {
-		v := x.table.View()
-		if e := x.floor(&v, offset); v.Stable() {
-			return e
-		}
+	var e Entry
+	if err := x.table.Read(func(v mapped.View) { e = x.floor(v, offset) }); err != nil {
+		return x.none()
 	}
+	return e
 }
 
-func (x *Index) floor(v *mapped.View, offset int64) Entry {
-	first := Entry{Offset: x.base}
+// none is what an empty index answers, and one that cannot be read or is
+// damaged: the scan from the beginning is always right.
+func (x *Index) none() Entry { return Entry{Offset: x.base} }
+
+func (x *Index) floor(v mapped.View, offset int64) Entry {
 	if offset < x.base {
-		return first
+		return x.none()
 	}
 	slot := v.Floor(offsetField, offset-x.base)
 	if slot < 0 {
-		return first
+		return x.none()
 	}
 	if e := x.entry(v, slot); e.Offset >= x.base && e.Position >= 0 {
 		return e
 	}
-	return first // a damaged entry; the scan from the beginning is always right
+	return x.none()
 }
 
 // UpperBound returns the first entry whose position is at or above position. It
@@ -193,15 +208,15 @@ func (x *Index) floor(v *mapped.View, offset int64) Entry {
 // the second is returned, or none. Since the answer only has to lie behind the
 // fetched range, too late is as good.
 func (x *Index) UpperBound(position int64) (Entry, bool) {
-	for {
-		v := x.table.View()
-		if e, ok := x.ceiling(&v, position); v.Stable() {
-			return e, ok
-		}
+	var e Entry
+	var found bool
+	if err := x.table.Read(func(v mapped.View) { e, found = x.ceiling(v, position) }); err != nil {
+		return Entry{}, false
 	}
+	return e, found
 }
 
-func (x *Index) ceiling(v *mapped.View, position int64) (Entry, bool) {
+func (x *Index) ceiling(v mapped.View, position int64) (Entry, bool) {
 	slot := v.Below(positionField, position)
 	if slot == 0 && v.Len > 0 && v.Int(0, positionField) == position {
 		slot = 1
@@ -226,31 +241,43 @@ func (x *Index) Full() bool { return x.Len() >= x.Cap() }
 // found: none in an index that was trimmed, as it is when a segment is sealed.
 func (x *Index) Padding() int { return x.table.Padding() }
 
+// Faulted reports whether the mapped memory has failed. Only opening the file
+// anew helps, or rebuilding it.
+func (x *Index) Faulted() bool { return x.table.Faulted() }
+
 // Base returns the base offset.
 func (x *Index) Base() int64 { return x.base }
 
-// At returns entry i. It panics unless 0 <= i < Len, and must not run beside
-// TruncateTo.
+// At returns entry i. It panics unless 0 <= i < Len. The entry of a faulted
+// index is {base, 0}.
 func (x *Index) At(i int) Entry {
-	v := x.table.View()
-	if i < 0 || i >= v.Len {
-		panic(fmt.Sprintf("index: entry %d of %d", i, v.Len))
+	e, length := x.none(), 0
+	err := x.table.Read(func(v mapped.View) {
+		if length = v.Len; 0 <= i && i < length {
+			e = x.entry(v, i)
+		}
+	})
+	if err != nil {
+		return x.none()
 	}
-	return x.entry(&v, i)
+	if i < 0 || i >= length {
+		panic(fmt.Sprintf("index: entry %d of %d", i, length))
+	}
+	return e
 }
 
 // Last returns the last entry, or {base, 0} and false.
 func (x *Index) Last() (Entry, bool) {
-	for {
-		v := x.table.View()
-		e := Entry{Offset: x.base}
-		if v.Len > 0 {
-			e = x.entry(&v, v.Len-1)
+	e, length := x.none(), 0
+	err := x.table.Read(func(v mapped.View) {
+		if length = v.Len; length > 0 {
+			e = x.entry(v, length-1)
 		}
-		if v.Stable() {
-			return e, v.Len > 0
-		}
+	})
+	if err != nil || length == 0 {
+		return x.none(), false
 	}
+	return e, true
 }
 
 // LastOffset returns the offset of the last entry, or base if there is none.
@@ -259,7 +286,7 @@ func (x *Index) LastOffset() int64 {
 	return last.Offset
 }
 
-func (x *Index) entry(v *mapped.View, slot int) Entry {
+func (x *Index) entry(v mapped.View, slot int) Entry {
 	return Entry{
 		Offset:   x.base + v.Int(slot, offsetField),
 		Position: v.Int(slot, positionField),
@@ -269,10 +296,12 @@ func (x *Index) entry(v *mapped.View, slot int) Entry {
 // TruncateTo removes all entries at or above offset. The index keeps its
 // capacity; one that was trimmed needs Grow before the next Append.
 func (x *Index) TruncateTo(offset int64) error {
-	v := x.table.View()
 	keep := 0
 	if offset > x.base {
-		keep = v.Below(offsetField, offset-x.base)
+		err := x.table.Read(func(v mapped.View) { keep = v.Below(offsetField, offset-x.base) })
+		if err != nil {
+			return err
+		}
 	}
 	return x.table.TruncateTo(keep)
 }
@@ -290,8 +319,8 @@ func (x *Index) Grow() error { return x.table.Grow() }
 
 // Check reads the whole index and returns a *CorruptError for the first rule it
 // breaks: whole entries, offsets at or above base and strictly increasing,
-// positions not negative and not decreasing. It does not look at the log. It
-// must not run beside TruncateTo.
+// positions not negative and not decreasing; or a *FaultError if it cannot be
+// read. It does not look at the log.
 func (x *Index) Check() error { return x.table.Check() }
 
 // Sync makes all entries durable. It costs an fsync and may run beside Append.

@@ -121,9 +121,10 @@ func (s *Segment) Seal() error {
 	return nil
 }
 
-// Trim cuts both indexes of a sealed segment to their entries. Reading goes on
-// meanwhile, and any goroutine may call it: a segment that became writable again
-// is left alone, and one that was retired has been trimmed.
+// Trim cuts both indexes of a sealed segment to their entries and makes them
+// durable: from then on nobody looks whether they are complete. Reading goes on
+// meanwhile, and any goroutine may call it. A segment that became writable again is
+// left alone.
 func (s *Segment) Trim() error {
 	if err := s.Acquire(); err != nil {
 		return err
@@ -131,12 +132,17 @@ func (s *Segment) Trim() error {
 	defer s.Release()
 	s.trimming.Lock()
 	defer s.trimming.Unlock()
-	if s.writable.Load() {
+	if s.writable.Load() || s.trimmed {
 		return nil
 	}
-	if err := errors.Join(s.open.index.Trim(), s.open.time.Trim()); err != nil {
+	err := errors.Join(s.open.index.Trim(), s.open.time.Trim())
+	if err == nil {
+		err = errors.Join(s.open.index.Sync(), s.open.time.Sync())
+	}
+	if err != nil {
 		return fmt.Errorf("trim indexes of segment %d: %w", s.base, err)
 	}
+	s.trimmed = true
 	return nil
 }
 
@@ -158,9 +164,16 @@ func (s *Segment) activateLocked() error {
 		s.closeFilesLocked()
 		return fmt.Errorf("open segment %d: %w", s.base, err)
 	}
-	s.writable.Store(true)
+	s.startWriting()
 	s.setOpen(true)
 	return nil
+}
+
+// startWriting is called with open held exclusively, or before anyone else has
+// the segment.
+func (s *Segment) startWriting() {
+	s.writable.Store(true)
+	s.trimmed = false
 }
 
 func (s *Segment) openForWritingLocked() error {

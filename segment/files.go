@@ -162,7 +162,9 @@ func (s *Segment) CloseIdle() error {
 		return nil
 	}
 	defer s.open.Unlock()
-	if !s.open.isOpen || s.writable.Load() {
+	s.trimming.Lock()
+	defer s.trimming.Unlock()
+	if !s.open.isOpen || s.writable.Load() || !s.trimmed {
 		return nil
 	}
 	return s.closeFilesLocked()
@@ -216,7 +218,11 @@ func (s *Segment) Remove() error {
 	}
 	paths := s.Paths()
 	for _, p := range paths {
-		if err := s.opts.FS.Rename(p, p+deletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := s.opts.FS.Rename(p, p+deletedSuffix)
+		if vfs.IsNoSpace(err) { // a longer name may need a block that the disk does not have
+			err = s.opts.FS.Remove(p)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove segment %d: %w", s.base, err)
 		}
 	}
@@ -238,8 +244,9 @@ func (s *Segment) Paths() []string {
 	return []string{s.LogPath(), s.indexPath(), s.timeIndexPath(), s.txnIndexPath()}
 }
 
-// Sync makes the log durable. The indexes are not synced: whatever a crash
-// does to them, they are rebuilt from the log.
+// Sync makes the log durable. Indexes are not synced here: those of a segment
+// behind the recovery point are made anew after a crash, and Trim syncs those of
+// one that is sealed.
 func (s *Segment) Sync() error {
 	if err := s.Acquire(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/seglog/seglog/index"
+	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/timeindex"
@@ -56,7 +57,7 @@ func (s *Segment) Recover(o RecoverOptions) (Recovery, error) {
 	if err != nil {
 		return r, errors.Join(fmt.Errorf("recover segment %d: %w", s.base, err), s.closeFilesLocked())
 	}
-	s.writable.Store(true)
+	s.startWriting()
 	s.setOpen(true)
 	return r, nil
 }
@@ -131,52 +132,75 @@ func (s *Segment) setAside(r *Recovery, end int64) error {
 }
 
 // Reindex makes both indexes anew from the log of a segment that is not open,
-// and leaves it sealed. Damage in the log is stepped over, not cut; Reason in the
-// result is the first.
+// and leaves it sealed and not open. Damage in the log is stepped over, not cut;
+// Reason in the result is the first.
 func (s *Segment) Reindex() (Recovery, error) {
 	s.open.Lock()
 	defer s.open.Unlock()
-	if err := s.openForRecoveryLocked(); err != nil {
-		return Recovery{}, errors.Join(fmt.Errorf("reindex segment %d: %w", s.base, err), s.closeFilesLocked())
+	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDONLY, 0)
+	if err != nil {
+		return Recovery{}, fmt.Errorf("reindex segment %d: %w", s.base, err)
 	}
-	p := replay{s: s, offsets: true, times: true}
-	err := p.run(s.size.Load())
-	if err := errors.Join(err, s.closeFilesLocked()); err != nil { // closing an index trims it
-		return p.out, fmt.Errorf("reindex segment %d: %w", s.base, err)
+	s.open.log = f
+	fi, err := f.Stat()
+	var r Recovery
+	if err == nil {
+		s.size.Store(fi.Size())
+		r, err = s.rebuild(true, true)
 	}
-	return p.out, nil
+	if err := errors.Join(err, s.closeFilesLocked()); err != nil {
+		return r, fmt.Errorf("reindex segment %d: %w", s.base, err)
+	}
+	return r, nil
 }
 
 // rebuildIndexesLocked makes the named indexes anew from the log of a sealed
-// segment, and leaves both open for reading. Damage in the log is stepped over:
-// what lies behind it is found through the index all the same.
+// segment, and leaves both open for reading.
 func (s *Segment) rebuildIndexesLocked(offsets, times bool) error {
+	if _, err := s.rebuild(offsets, times); err != nil {
+		return err
+	}
+	var err error
+	if s.open.index, err = index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions()); err != nil {
+		return err
+	}
+	s.open.time, err = timeindex.OpenReadOnly(s.timeIndexPath(), s.base, s.timeIndexOptions())
+	return err
+}
+
+// rebuild writes new index files and puts them in place when they are complete
+// and durable: an index of which a crash left a part would pass for a whole one.
+// Damage in the log is stepped over: what lies behind it is found through the
+// index all the same.
+func (s *Segment) rebuild(offsets, times bool) (Recovery, error) {
+	p := replay{s: s, offsets: offsets, times: times}
 	var err error
 	if offsets {
-		s.open.index, err = index.Create(s.indexPath(), s.base, s.indexOptions())
-	} else {
-		s.open.index, err = index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions())
+		s.open.index, err = index.Create(s.indexPath()+layout.TempSuffix, s.base, s.indexOptions())
 	}
-	if err != nil {
-		return err
+	if err == nil && times {
+		s.open.time, err = timeindex.Create(s.timeIndexPath()+layout.TempSuffix, s.base, s.timeIndexOptions())
 	}
-	if times {
-		s.open.time, err = timeindex.Create(s.timeIndexPath(), s.base, s.timeIndexOptions())
-	} else {
-		s.open.time, err = timeindex.OpenReadOnly(s.timeIndexPath(), s.base, s.timeIndexOptions())
+	if err == nil {
+		err = p.run(s.size.Load())
 	}
-	if err != nil {
-		return err
+	if s.open.index != nil {
+		err = errors.Join(err, s.open.index.Trim(), s.open.index.Sync(), s.open.index.Close())
 	}
-	p := replay{s: s, offsets: offsets, times: times}
-	err = p.run(s.size.Load())
-	if offsets {
-		err = errors.Join(err, s.open.index.Trim())
+	if s.open.time != nil {
+		err = errors.Join(err, s.open.time.Trim(), s.open.time.Sync(), s.open.time.Close())
 	}
-	if times {
-		err = errors.Join(err, s.open.time.Trim())
+	s.open.index, s.open.time = nil, nil
+	if err == nil && offsets {
+		err = s.opts.FS.Rename(s.indexPath()+layout.TempSuffix, s.indexPath())
 	}
-	return err
+	if err == nil && times {
+		err = s.opts.FS.Rename(s.timeIndexPath()+layout.TempSuffix, s.timeIndexPath())
+	}
+	if err == nil {
+		err = s.opts.FS.SyncDir(s.dir)
+	}
+	return p.out, err
 }
 
 // replay walks the good batches of a log from the start and feeds the indexes

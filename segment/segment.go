@@ -96,7 +96,8 @@ type Segment struct {
 	}
 
 	writable atomic.Bool // Append is allowed; set by the writer
-	trimming sync.Mutex  // held while indexes are trimmed
+	trimming sync.Mutex  // guards trimmed; held while indexes are trimmed
+	trimmed  bool        // the indexes are as they stay, on disk too
 	used     atomic.Bool // acquired since the last CloseIdle
 
 	// The rest belongs to the writer.
@@ -116,7 +117,7 @@ type files struct {
 // before the first Acquire, so the cost of opening a log does not grow with
 // the number of its segments.
 func Open(dir string, base int64, opts Options) *Segment {
-	s := &Segment{base: base, dir: dir, opts: opts, anchor: -1, created: time.Now()}
+	s := &Segment{base: base, dir: dir, opts: opts, anchor: -1, created: time.Now(), trimmed: true}
 	s.size.Store(-1)
 	s.newest.TimestampOffset = TimestampOffset{-1, base}
 	return s
@@ -150,7 +151,7 @@ func (s *Segment) startEmpty() {
 	s.setOpen(true)
 	s.size.Store(0)
 	s.newest.known = true
-	s.writable.Store(true)
+	s.startWriting()
 	s.nextOffset = s.base
 }
 

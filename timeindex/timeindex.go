@@ -56,10 +56,17 @@ var (
 	ErrOverflow = mapped.ErrOverflow
 	// ErrReadOnly means that the index was opened for reading.
 	ErrReadOnly = mapped.ErrReadOnly
+	// ErrFault means that the mapped memory of the index failed: its file was
+	// cut short by someone else, or its disk could not be read. See Faulted.
+	ErrFault = mapped.ErrFault
 )
 
 // CorruptError names a file, an entry and the rule it breaks.
 type CorruptError = mapped.CorruptError
+
+// FaultError names a file and the position where its mapping failed. It matches
+// ErrFault.
+type FaultError = mapped.FaultError
 
 // Entry says that no record up to Offset is later than Timestamp.
 type Entry struct {
@@ -85,6 +92,11 @@ type Options struct {
 // Close and Drop unmap the memory, so they come after every reader and every
 // Sync. A Trim that follows a TruncateTo comes after every reader that began
 // before the TruncateTo.
+//
+// If the mapped memory fails, because someone else cut the file short or its
+// disk cannot be read, the call says so and the index is Faulted for good: calls
+// with an error result fail with a *FaultError, and look-ups answer as those of
+// an empty index do, which is slow and right.
 type Index struct {
 	base  int64
 	table *mapped.Table
@@ -126,7 +138,8 @@ func open(table openFunc, path string, base int64, o Options) (*Index, error) {
 
 // MaybeAppend adds an entry if timestamp is later than the last one's, and does
 // nothing if it is equal, or -1 in an empty index. It fails with ErrOrder if
-// timestamp or offset is below the last one's, and with ErrOverflow.
+// timestamp or offset is below the last one's, with ErrOverflow, with ErrFault,
+// or with the file system's error if the file cannot grow.
 //
 // The last slot is reserved for the entry made when the segment is closed, with
 // closing set, so that the index always ends with the segment's largest
@@ -168,8 +181,8 @@ func (e Entry) words(base int64) (high, low, offset uint32) {
 	return uint32(e.Timestamp >> 32), uint32(e.Timestamp), uint32(e.Offset - base)
 }
 
-// Reserve makes room in the file for one more entry, so that the next
-// MaybeAppend cannot fail for want of disk space.
+// Reserve makes room in the file for one more entry and tries the memory, so
+// that the next MaybeAppend fails neither for want of disk space nor by a fault.
 func (x *Index) Reserve() error { return x.table.Reserve() }
 
 // Lookup returns the last entry at or below timestamp, or {-1, base}. Records up
@@ -189,22 +202,21 @@ func (x *Index) LookupOffset(offset int64) Entry {
 }
 
 func (x *Index) floor(f mapped.Field, target int64) Entry {
-	for {
-		v := x.table.View()
-		e := x.none()
+	e := x.none()
+	err := x.table.Read(func(v mapped.View) {
+		e = x.none()
 		if slot := v.Floor(f, target); slot >= 0 {
-			e = x.entry(&v, slot)
+			e = x.entry(v, slot)
 		}
-		if !v.Stable() {
-			continue
-		}
-		if e.Offset < x.base || e.Timestamp < 0 {
-			return x.none() // a damaged entry; the scan from base is always right
-		}
-		return e
+	})
+	if err != nil || e.Offset < x.base || e.Timestamp < 0 {
+		return x.none()
 	}
+	return e
 }
 
+// none is what an empty index answers, and one that cannot be read or is
+// damaged: the scan from base is always right.
 func (x *Index) none() Entry { return Entry{Timestamp: noTimestamp, Offset: x.base} }
 
 // Len returns the number of entries.
@@ -221,35 +233,52 @@ func (x *Index) Full() bool { return x.Len() >= x.Cap()-1 }
 // found: none in an index that was trimmed, as it is when a segment is sealed.
 func (x *Index) Padding() int { return x.table.Padding() }
 
+// Faulted reports whether the mapped memory has failed. Only opening the file
+// anew helps, or rebuilding it.
+func (x *Index) Faulted() bool { return x.table.Faulted() }
+
 // Base returns the base offset.
 func (x *Index) Base() int64 { return x.base }
 
-// At returns entry i. It panics unless 0 <= i < Len, and must not run beside
-// TruncateTo.
+// At returns entry i. It panics unless 0 <= i < Len. The entry of a faulted
+// index is {-1, base}.
 func (x *Index) At(i int) Entry {
-	v := x.table.View()
-	if i < 0 || i >= v.Len {
-		panic(fmt.Sprintf("timeindex: entry %d of %d", i, v.Len))
+	e, length := x.none(), 0
+	err := x.table.Read(func(v mapped.View) {
+		if length = v.Len; 0 <= i && i < length {
+			e = x.entry(v, i)
+		}
+	})
+	if err != nil {
+		return x.none()
 	}
-	return x.entry(&v, i)
+	if i < 0 || i >= length {
+		panic(fmt.Sprintf("timeindex: entry %d of %d", i, length))
+	}
+	return e
 }
 
 // Last returns the last entry, which after closing holds the segment's largest
 // timestamp, or {-1, base} and false.
 func (x *Index) Last() (Entry, bool) {
-	for {
-		v := x.table.View()
-		e := x.none()
-		if v.Len > 0 {
-			e = x.entry(&v, v.Len-1)
+	e, length := x.none(), 0
+	err := x.table.Read(func(v mapped.View) {
+		if length = v.Len; length > 0 {
+			e = x.entry(v, length-1)
 		}
-		if v.Stable() {
-			return e, v.Len > 0
-		}
+	})
+	switch {
+	case err != nil || length == 0:
+		return x.none(), false
+	case length > 1 && e.Timestamp == 0:
+		// Zeros behind the new end of a file that someone cut short. They must
+		// not make 1970 the newest time of the segment.
+		return x.none(), false
 	}
+	return e, true
 }
 
-func (x *Index) entry(v *mapped.View, slot int) Entry {
+func (x *Index) entry(v mapped.View, slot int) Entry {
 	return Entry{
 		Timestamp: v.Int(slot, timestampField),
 		Offset:    x.base + v.Int(slot, offsetField),
@@ -259,10 +288,12 @@ func (x *Index) entry(v *mapped.View, slot int) Entry {
 // TruncateTo removes all entries whose offset is at or above offset. The index
 // keeps its capacity; one that was trimmed needs Grow before the next append.
 func (x *Index) TruncateTo(offset int64) error {
-	v := x.table.View()
 	keep := 0
 	if offset > x.base {
-		keep = v.Below(offsetField, offset-x.base)
+		err := x.table.Read(func(v mapped.View) { keep = v.Below(offsetField, offset-x.base) })
+		if err != nil {
+			return err
+		}
 	}
 	return x.table.TruncateTo(keep)
 }
@@ -280,8 +311,8 @@ func (x *Index) Grow() error { return x.table.Grow() }
 
 // Check reads the whole index and returns a *CorruptError for the first rule it
 // breaks: whole entries, timestamps not negative and strictly increasing,
-// offsets at or above base and not decreasing. It does not look at the log. It
-// must not run beside TruncateTo.
+// offsets at or above base and not decreasing; or a *FaultError if it cannot be
+// read. It does not look at the log.
 func (x *Index) Check() error { return x.table.Check() }
 
 // Sync makes all entries durable. It costs an fsync and may run beside

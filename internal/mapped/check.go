@@ -17,34 +17,49 @@ func (e *CorruptError) Error() string {
 }
 
 // Check reads all entries and returns a *CorruptError for the first one that is
-// broken, or for bytes behind the last whole slot. It must not run beside
-// TruncateTo.
+// broken, or for bytes behind the last whole slot; a *FaultError if they cannot
+// be read.
 func (t *Table) Check() error {
 	if t.partial != 0 {
 		return t.partialError()
 	}
-	v := t.View()
-	for slot := range v.Len {
-		if rule := t.layout.Broken(v, slot, slot-1); rule != "" {
-			return t.corrupt(slot, rule)
+	return t.firstBroken(func(v View) (int, string) {
+		for slot := range v.Len {
+			if rule := t.layout.Broken(v, slot, slot-1); rule != "" {
+				return slot, rule
+			}
 		}
-	}
-	return nil
+		return 0, ""
+	})
 }
 
 // checkEnds is the part of Check that takes no time.
 func (t *Table) checkEnds() error {
-	v := t.View()
-	if v.Len == 0 {
+	return t.firstBroken(func(v View) (int, string) {
+		if v.Len == 0 {
+			return 0, ""
+		}
+		last := v.Len - 1
+		for _, pair := range [...]struct{ slot, before int }{{0, -1}, {last, min(0, last-1)}, {last, last - 1}} {
+			if rule := t.layout.Broken(v, pair.slot, pair.before); rule != "" {
+				return pair.slot, rule
+			}
+		}
+		return 0, ""
+	})
+}
+
+// firstBroken turns what find says of the entries into an error. No rule, none.
+func (t *Table) firstBroken(find func(View) (slot int, rule string)) error {
+	var slot int
+	var rule string
+	if err := t.Read(func(v View) { slot, rule = find(v) }); err != nil {
+		return err
+	}
+	if rule == "" {
 		return nil
 	}
-	last := v.Len - 1
-	for _, pair := range [...]struct{ slot, before int }{{0, -1}, {last, min(0, last-1)}, {last, last - 1}} {
-		if rule := t.layout.Broken(v, pair.slot, pair.before); rule != "" {
-			return t.corrupt(pair.slot, rule)
-		}
-	}
-	return nil
+	return t.corrupt(slot, rule)
 }
 
 func (t *Table) partialError() error {

@@ -41,6 +41,17 @@
 // If pages reached the disk out of order there may be entries behind zeros.
 // Either they are not counted, or the zeros are, which Check reports; Floor
 // answers with an entry at or below its target in both cases.
+//
+// # When the memory fails
+//
+// Mapped memory is only as good as its file. If someone else cuts the file
+// short, or the disk cannot deliver a page, then reading it is not an error but
+// a signal, which ends a Go process that does not ask for better. All access
+// here asks for it: a fault is a *FaultError of the call that met it. From then
+// on the table is faulted. It does not touch the memory again, does not cut the
+// file, and fails every call with the first fault, except Close and Drop. The
+// memory is not tried again because half of an index answers wrongly without
+// any signal: a file has zeros between its end and the end of the page.
 package mapped
 
 import (
@@ -128,8 +139,11 @@ type Table struct {
 	limit atomic.Int64
 
 	// cuts counts truncations. It is added to after count has shrunk and before
-	// a slot is written again; see View.
+	// a slot is written again; see Read.
 	cuts atomic.Uint64
+
+	// fault is the first fault of the mapped memory; once set, it stays.
+	fault atomic.Pointer[FaultError]
 }
 
 // Len returns the number of entries.
@@ -148,26 +162,40 @@ func (t *Table) Path() string { return t.path }
 
 // Append adds the entry made of words, each stored big-endian. It does not
 // check their order. If there is no slot it fails with ErrFull; if the file
-// cannot grow, with the file system's error, and nothing has changed.
+// cannot grow, with the file system's error; if the memory cannot be written,
+// with a *FaultError; and nothing has changed.
 func (t *Table) Append(words ...uint32) error {
 	if err := t.Reserve(); err != nil {
 		return err
 	}
 	count := int(t.count.Load())
-	at := count * t.layout.EntrySize
-	// The key goes first. A reader in another process, which has only the zeros
-	// to go by, then sees an unfinished entry as one that points to the
-	// beginning of the segment, and that is never wrong.
-	for i, word := range words {
-		storeWord(t.bytes[at+i*wordSize:], word)
+	err := t.guarded(func() {
+		slot := t.bytes[count*t.layout.EntrySize:]
+		// The key goes first. A reader in another process, which has only the
+		// zeros to go by, then sees an unfinished entry as one that points to
+		// the beginning of the segment, and that is never wrong.
+		for i, word := range words {
+			storeWord(slot[i*wordSize:], word)
+		}
+	})
+	if err != nil {
+		return err
 	}
 	t.count.Store(int64(count + 1))
 	return nil
 }
 
-// Reserve makes room for one more entry, so that the Append that follows cannot
-// fail.
+// Reserve makes room for one more entry, so that the Append that follows does
+// not fail: the file has the blocks, and the memory can be written.
 func (t *Table) Reserve() error {
+	if err := t.extend(); err != nil {
+		return err
+	}
+	return t.probe()
+}
+
+// extend lets the file follow to the end of the next slot.
+func (t *Table) extend() error {
 	if err := t.writable(); err != nil {
 		return err
 	}
@@ -185,6 +213,26 @@ func (t *Table) Reserve() error {
 	}
 	t.length = length
 	return nil
+}
+
+// probe fails if the file was cut by someone else, or if its next slot cannot be
+// written.
+func (t *Table) probe() error {
+	v := t.view()
+	gone := false
+	err := t.guarded(func() {
+		// Inside the last page of a file nothing faults: behind its end there are
+		// zeros, and what is written there is lost. Only the first key may be
+		// zero.
+		gone = v.Len > 1 && v.Int(v.Len-1, t.layout.Key) == 0
+		for at := range v.size / wordSize {
+			storeWord(v.bytes[v.Len*v.size+at*wordSize:], 0) // as it is
+		}
+	})
+	if gone {
+		return t.fail(int64((v.Len-1)*v.size), "the last entry is gone: the file was cut short")
+	}
+	return err
 }
 
 // nextLength doubles a file until the step is maxStep. It ends with the last
@@ -209,18 +257,35 @@ func (t *Table) TruncateTo(count int) error {
 	t.count.Store(int64(count))
 	t.cuts.Add(1)
 	size := t.layout.EntrySize
-	for at := count * size; at < old*size; at += wordSize {
-		// A zero in a damaged file may be a hole, where storing takes a block.
-		if loadWord(t.bytes[at:]) != 0 {
-			storeWord(t.bytes[at:], 0)
+	err := t.guarded(func() {
+		for at := count * size; at < old*size; at += wordSize {
+			// A zero in a damaged file may be a hole, where storing takes a block.
+			if loadWord(t.bytes[at:]) != 0 {
+				storeWord(t.bytes[at:], 0)
+			}
 		}
+	})
+	if err != nil {
+		return err
 	}
+	if count > 0 || t.length >= 2*int64(size) {
+		return nil
+	}
+	// One zero slot alone is an entry to the next opening, two are padding. The
+	// second lies in the block of the first.
+	if err := t.file.Truncate(2 * int64(size)); err != nil {
+		return err
+	}
+	t.length = 2 * int64(size)
 	return nil
 }
 
 // Reset removes all entries and makes the table usable up to its capacity.
 func (t *Table) Reset() error {
-	return errors.Join(t.TruncateTo(0), t.Grow())
+	if err := t.TruncateTo(0); err != nil {
+		return err
+	}
+	return t.Grow()
 }
 
 // Trim cuts the file to its entries. Afterwards Append fails with ErrFull until
@@ -272,7 +337,8 @@ func (t *Table) Sync() error {
 }
 
 // Close trims the file, if it is open for writing, and releases everything.
-// Nothing is synced. A closed table looks empty. Closing again does nothing.
+// Nothing is synced. The file of a faulted table is left as it is, for the next
+// opening to judge. A closed table looks empty. Closing again does nothing.
 func (t *Table) Close() error { return t.close(true) }
 
 // Drop is Close without trimming, for a file that is about to be removed.
@@ -289,7 +355,7 @@ func (t *Table) close(trim bool) error {
 		errs[0] = t.mapping.Unmap()
 	}
 	if t.file != nil {
-		if trim {
+		if trim && !t.Faulted() {
 			errs[1] = t.cutFile()
 		}
 		errs[2] = t.file.Close()
@@ -307,5 +373,5 @@ func (t *Table) writable() error {
 	case t.file == nil:
 		return fmt.Errorf("%s: %w", t.path, ErrReadOnly)
 	}
-	return nil
+	return t.faulted()
 }

@@ -52,14 +52,14 @@ func fill(t *testing.T, table *Table, count int) {
 
 func requireFilled(t *testing.T, table *Table, count int) {
 	t.Helper()
-	v := table.View()
-	require.Equal(t, count, v.Len)
-	for slot := range count {
-		if k, want := v.Int(slot, key), int64(slot+1); k != want || v.Int(slot, value) != want<<16 {
-			require.Fail(t, "wrong entry", "slot %d: %d, %d", slot, k, v.Int(slot, value))
+	require.NoError(t, table.Read(func(v View) {
+		require.Equal(t, count, v.Len)
+		for slot := range count {
+			if k, want := v.Int(slot, key), int64(slot+1); k != want || v.Int(slot, value) != want<<16 {
+				require.Fail(t, "wrong entry", "slot %d: %d, %d", slot, k, v.Int(slot, value))
+			}
 		}
-	}
-	require.True(t, v.Stable())
+	}))
 }
 
 func TestFileGrowsInPreallocatedStepsUpToItsCapacity(t *testing.T) {
@@ -409,6 +409,18 @@ func TestTruncatedEntriesStayGoneAfterACrash(t *testing.T) {
 	require.Zero(t, fileLength(path))
 }
 
+func TestTheOnlyEntryOfATrimmedTableStaysGoneAfterACrash(t *testing.T) {
+	table, path := filled(t, 1, Options{})
+	require.NoError(t, table.Trim())
+	require.NoError(t, table.Reset())
+	require.NoError(t, table.Drop())
+
+	table, err := OpenReadOnly(path, layout, Options{})
+	require.NoError(t, err)
+	require.Zero(t, table.Len())
+	require.NoError(t, table.Close())
+}
+
 func TestResetRestoresTheCapacityOfATrimmedTable_K028(t *testing.T) {
 	table, _ := filled(t, 10, Options{MaxBytes: 1200})
 	require.NoError(t, table.Trim())
@@ -486,7 +498,7 @@ func TestFloorAgreesWithPlainBinarySearch(t *testing.T) {
 	const warm = warmBytes / 12
 	for _, count := range []int{0, 1, 2, 3, warm - 1, warm, warm + 1, warm + 2, warm + 3, 3 * warm} {
 		table, _ := filled(t, count, Options{})
-		v := table.View()
+		v := table.view()
 		for target := int64(-1); target <= int64(count)+2; target++ {
 			want := sort.Search(count, func(i int) bool { return v.Int(i, key) > target }) - 1
 			require.Equal(t, want, v.Floor(key, target), "%d entries, target %d", count, target)
@@ -536,14 +548,15 @@ func TestReadersNeverSeeHalfAnEntry(t *testing.T) {
 }
 
 func readSquare(t *testing.T, table *Table, target int64) {
-	v := table.View()
-	slot := v.Floor(key, target)
-	if slot < 0 {
-		return
-	}
-	k, square := v.Int(slot, key), v.Int(slot, value)
-	if v.Stable() && (k > target || k*k != square) {
-		t.Errorf("Floor(%d): key %d, value %d", target, k, square)
+	var slot int
+	var k, square int64
+	err := table.Read(func(v View) {
+		if slot = v.Floor(key, target); slot >= 0 {
+			k, square = v.Int(slot, key), v.Int(slot, value)
+		}
+	})
+	if err != nil || slot >= 0 && (k > target || k*k != square) {
+		t.Errorf("Floor(%d): key %d, value %d, %v", target, k, square, err)
 	}
 }
 
@@ -556,8 +569,8 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 		}
 	}), "Append")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		v := table.View()
-		if v.Floor(key, 2500) != 2499 || !v.Stable() {
+		slot := -1
+		if table.Read(func(v View) { slot = v.Floor(key, 2500) }) != nil || slot != 2499 {
 			panic("floor")
 		}
 	}), "Floor")

@@ -3,6 +3,7 @@ package mapped
 import (
 	"encoding/binary"
 	"math/bits"
+	"runtime/debug"
 	"sync/atomic"
 	"unsafe"
 
@@ -30,28 +31,39 @@ func (f Field) decode(entry []byte) int64 {
 }
 
 // View is a table as one reader sees it: the entries there were when it was
-// taken. Entries added later do not show. If entries were cut off meanwhile
-// their slots may hold anything, so an answer counts only if Stable says so
-// after it was found; otherwise take a new View. A View must not outlive its
-// table.
+// taken. Entries added later do not show. See Read.
 type View struct {
 	Len   int // number of entries
 	bytes []byte
 	size  int
-	table *Table
-	cuts  uint64
 }
 
-// View returns the entries as they are now. It does not allocate.
-func (t *Table) View() View {
-	// cuts first: whoever sees the new value sees the shrunk count too.
-	cuts := t.cuts.Load()
-	return View{Len: t.Len(), bytes: t.bytes, size: t.layout.EntrySize, table: t, cuts: cuts}
+// Read calls f with the entries as they are now, and again if some were cut off
+// meanwhile, when their slots may have held anything. What f found last counts
+// if Read returns nil; the view itself must not outlive f. Neither Read nor f as
+// a function literal allocates.
+//
+// Read fails with a *FaultError if the mapped memory does, and then f may have
+// got anywhere; or if it did before, and then f is not called.
+func (t *Table) Read(f func(View)) (err error) {
+	if err := t.faulted(); err != nil {
+		return err
+	}
+	// This is guarded again, because calling it would double the cost.
+	defer t.catch(debug.SetPanicOnFault(true), &err)
+	for {
+		// cuts first: whoever sees the new value sees the shrunk count too.
+		cuts := t.cuts.Load()
+		f(t.view())
+		if t.cuts.Load() == cuts {
+			return nil
+		}
+	}
 }
 
-// Stable reports whether what was read from the view so far was read from
-// entries.
-func (v *View) Stable() bool { return v.table.cuts.Load() == v.cuts }
+func (t *Table) view() View {
+	return View{Len: t.Len(), bytes: t.bytes, size: t.layout.EntrySize}
+}
 
 // Int returns a field of the entry in slot.
 func (v *View) Int(slot int, f Field) int64 {

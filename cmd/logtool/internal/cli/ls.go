@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/segment"
+)
+
+type lsOptions struct {
+	span Range
+	all  bool
+}
+
+func newLsCommand(app *App) *cobra.Command {
+	var opts lsOptions
+	cmd := &cobra.Command{
+		Use:   "ls DIR",
+		Short: "segments, one per line",
+		Long: `List the segments of a log. Nothing is written, and a writer may be at work.
+
+RECORDS is how many offsets a segment has. Compaction leaves fewer records than
+that, and so do transactions; stat counts what is there. LAST TIME is the largest
+timestamp. INDEX and TIMEINDEX are numbers of entries.`,
+		Example: `  logtool ls orders-0
+  logtool ls orders-0 -o json | jq -s 'map(.size) | add'`,
+		GroupID:           groupInspect,
+		Args:              oneArg("DIR"),
+		ValidArgsFunction: completeDirs,
+		Annotations: exitStatus("0 done, 1 could not read, 2 usage, 3 a log cannot be read for damage,\n" +
+			"4 there is no such offset."),
+		RunE: func(cmd *cobra.Command, args []string) error { return opts.run(app, args[0]) },
+	}
+	opts.span.AddFlags(cmd, app.Now)
+	cmd.Flags().BoolVar(&opts.all, "all", false, "other files too: leftovers, checkpoints, foreign ones")
+	return cmd
+}
+
+func (o *lsOptions) run(app *App, dir string) error {
+	log, err := app.OpenLog(dir)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	segments, err := log.Segments()
+	if err != nil {
+		return err
+	}
+	from, to := int64(0), int64(math.MaxInt64)
+	if o.span.IsSet() {
+		if from, to, err = o.span.Resolve(log); err != nil {
+			return err
+		}
+	}
+	l := listing{app: app, dir: dir}
+	if err := l.segments(segments, from, to); err != nil || !o.all {
+		return err
+	}
+	return l.files(segments)
+}
+
+// listing is one run of ls.
+type listing struct {
+	app *App
+	dir string
+	it  record.Iterator
+}
+
+func (l *listing) segments(segments []seglog.SegmentInfo, from, to int64) error {
+	out := l.app.Out
+	table := out.Table(Right("BASE OFFSET"), Right("NEXT OFFSET"), Right("RECORDS"), Right("SIZE"), Right("INDEX"),
+		Right("TIMEINDEX"), Left("FIRST TIME"), Left("LAST TIME"), Left("STATE"))
+	for _, s := range segments {
+		empty := s.NextOffset == s.BaseOffset
+		if s.BaseOffset >= to || s.NextOffset <= from && !empty || empty && s.BaseOffset < from {
+			continue
+		}
+		first, err := l.firstTime(s)
+		if err != nil {
+			return err
+		}
+		state := "sealed"
+		if s.Active {
+			state = "active"
+		}
+		if out.JSON() {
+			err = out.Emit(out.Object("segment").Int("base_offset", s.BaseOffset).Int("next_offset", s.NextOffset).
+				Int("records", s.NextOffset-s.BaseOffset).Int("size", s.Size).
+				Int("index_entries", int64(s.IndexEntries)).Int("time_index_entries", int64(s.TimeIndexEntries)).
+				Time("first_time", first).Time("last_time", s.MaxTimestamp).String("state", state))
+		} else {
+			err = table.Row(s.BaseOffset, s.NextOffset, s.NextOffset-s.BaseOffset, out.Size(s.Size), s.IndexEntries,
+				s.TimeIndexEntries, timeTextSeconds(first), timeTextSeconds(s.MaxTimestamp), state)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if out.JSON() {
+		return nil
+	}
+	return table.Flush()
+}
+
+// firstTime is the timestamp of the first record of a segment, if there is one.
+func (l *listing) firstTime(s seglog.SegmentInfo) (int64, error) {
+	path := logPath(l.app.FS, l.dir, s)
+	d := dumper{app: l.app}
+	f, size, err := d.open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// A writer removed it meanwhile.
+		return record.NoTimestamp, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var w segment.Walker
+	w.Reset(f, s.BaseOffset, 0, size)
+	if !w.Next() || w.Part().Kind != segment.Whole {
+		return record.NoTimestamp, w.Err()
+	}
+	b, err := w.Batch()
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	// A batch that compaction has emptied, or that does not decode, has none.
+	if l.it.Reset(b) != nil || !l.it.Next() {
+		return record.NoTimestamp, nil
+	}
+	return l.it.Record().Timestamp, nil
+}
+
+// files lists what else is in the directory, and why it is there.
+func (l *listing) files(segments []seglog.SegmentInfo) error {
+	entries, err := l.app.FS.ReadDir(l.dir)
+	if err != nil {
+		return err
+	}
+	live := map[int64]bool{}
+	for _, s := range segments {
+		live[s.BaseOffset] = true
+	}
+	out := l.app.Out
+	table := out.Table(Left("FILE"), Right("SIZE"), Left("WHAT"))
+	rows := 0
+	for _, e := range entries {
+		what, class := describe(e, live)
+		if what == "" {
+			continue
+		}
+		size := int64(0)
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			size = info.Size()
+		}
+		if out.JSON() {
+			err = out.Emit(out.Object("file").Bytes("name", []byte(e.Name())).Int("size", size).String("class", class).String("what", what))
+		} else {
+			rows++
+			err = table.Row(escaped(e.Name()), out.Size(size), what)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if rows == 0 {
+		return nil
+	}
+	if err := out.Linef(""); err != nil {
+		return err
+	}
+	return table.Flush()
+}
+
+// describe says what a directory entry is to the log, in words and as a class;
+// nothing if it is part of a segment that is listed.
+func describe(e fs.DirEntry, live map[int64]bool) (what, class string) {
+	f, ok := layout.ParseFile(e.Name())
+	switch {
+	case !e.Type().IsRegular():
+		return "not a file of a log: left alone", "foreign"
+	case !ok:
+		return "not a name of a log's file: left alone", "foreign"
+	case f.State != layout.Live:
+		return fmt.Sprintf("%s, %s: a leftover", f.Kind, f.State), "leftover"
+	case f.Kind == layout.Snapshot, !f.Kind.Segment():
+		return f.Kind.String(), "state"
+	case !live[f.Base]:
+		return fmt.Sprintf("%s without a log", f.Kind), "orphan"
+	}
+	return "", ""
+}

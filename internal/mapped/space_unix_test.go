@@ -1,0 +1,79 @@
+//go:build unix
+
+package mapped
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// limitFiles lets no file of this process grow beyond size and returns what was
+// allowed before.
+func limitFiles(t *testing.T, size uint64) (before uint64) {
+	t.Helper()
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &limit))
+	before, limit.Cur = limit.Cur, size
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
+	return before
+}
+
+// A limit on file size stops a file as a full disk does, in the same system
+// calls, and needs no disk.
+func TestFileThatCannotGrowIsAnErrorOfAppend_K104(t *testing.T) {
+	inChild(t, func(t *testing.T) {
+		table, path := filled(t, 0, Options{})
+		before := limitFiles(t, 40_000)
+		var err error
+		for err == nil {
+			n := uint32(table.Len() + 1)
+			err = table.Append(n, n>>16, n<<16)
+		}
+		const count = 32760 / 12 // the last step that fits
+		require.ErrorIs(t, err, unix.EFBIG)
+		require.ErrorContains(t, err, path)
+		require.ErrorIs(t, table.Reserve(), unix.EFBIG)
+		require.False(t, table.Faulted())
+		requireFilled(t, table, count)
+		require.NoError(t, table.Check())
+		require.EqualValues(t, count*12, fileLength(path), "nothing half-made is left")
+
+		// What needs no room works.
+		require.NoError(t, table.Sync())
+		require.NoError(t, table.TruncateTo(count-1))
+		require.NoError(t, table.Append(count, 0, count<<16))
+		require.NoError(t, table.Trim())
+		require.NoError(t, table.Grow())
+		require.ErrorIs(t, table.Reserve(), unix.EFBIG)
+
+		// So does what needed it, once it is there.
+		limitFiles(t, before)
+		fill(t, table, 2*count)
+		requireFilled(t, table, 2*count)
+		require.NoError(t, table.Close())
+	})
+}
+
+func TestNewFileWithoutAnyRoom_K104(t *testing.T) {
+	inChild(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "table")
+		before := limitFiles(t, 0)
+		table, err := Create(path, layout, Options{})
+		require.NoError(t, err, "an empty file takes none")
+		require.ErrorIs(t, table.Append(1, 0, 1<<16), unix.EFBIG)
+		require.Zero(t, table.Len())
+		require.NoError(t, table.Close())
+		require.Zero(t, fileLength(path))
+
+		table, err = Open(path, layout, Options{})
+		require.NoError(t, err)
+		require.ErrorIs(t, table.Reserve(), unix.EFBIG)
+		limitFiles(t, before)
+		require.NoError(t, table.Append(1, 0, 1<<16))
+		requireFilled(t, table, 1)
+		require.NoError(t, table.Close())
+	})
+}
