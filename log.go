@@ -97,7 +97,7 @@ func (l *Log) Close() error {
 	l.append.Lock()
 	defer l.append.Unlock()
 	if err := l.closeLocked(); err != nil {
-		return fmt.Errorf("close log %s: %w", l.dir, err)
+		return fmt.Errorf("close log %s: %w", l.dir, named(err))
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (l *Log) writableLocked() error {
 	case l.opts.ReadOnly:
 		return ErrReadOnly
 	case l.append.failed != nil:
-		return fmt.Errorf("%w: %w", ErrFailed, l.append.failed)
+		return fmt.Errorf("%w: %w", ErrFailed, named(l.append.failed))
 	}
 	return nil
 }

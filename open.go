@@ -29,7 +29,7 @@ import (
 func Open(dir string, opts Options) (*Log, error) {
 	l, err := open(dir, opts)
 	if err != nil {
-		return nil, fmt.Errorf("open log %s: %w", dir, err)
+		return nil, fmt.Errorf("open log %s: %w", dir, named(err))
 	}
 	return l, nil
 }
@@ -168,11 +168,45 @@ func (l *Log) openWritable() error {
 	for i, base := range dir.bases {
 		segments[i] = segment.Open(l.dir, base, l.segmentOptions())
 	}
+	if segments, err = l.dropLeftovers(segments); err != nil {
+		return err
+	}
 	l.set.Store(newSegmentSet(segments))
 	if err := l.openTail(segments, clean); err != nil {
 		return err
 	}
 	return l.settle()
+}
+
+// dropLeftovers leaves out empty segments at the end that begin below the end of
+// the one before: a roll made their files and then failed, and the log went on
+// where it was.
+func (l *Log) dropLeftovers(segments []*segment.Segment) ([]*segment.Segment, error) {
+	for len(segments) > 1 {
+		last := segments[len(segments)-1]
+		if size, err := last.Size(); err != nil || size > 0 {
+			return segments, err
+		}
+		o := l.segmentOptions()
+		o.ReadOnly, o.Open = true, nil
+		before := segment.Open(l.dir, segments[len(segments)-2].Base(), o)
+		_, err := before.BoundTail()
+		if err := errors.Join(err, before.Retire()); err != nil {
+			return nil, err
+		}
+		if before.NextOffset() <= last.Base() {
+			return segments, nil
+		}
+		segments = segments[:len(segments)-1]
+		if l.opts.ReadOnly {
+			continue
+		}
+		if err := last.Remove(); err != nil {
+			return nil, err
+		}
+		l.recovery.Removed = append(l.recovery.Removed, last.Name())
+	}
+	return segments, nil
 }
 
 // readState reads the state file. A log without one, or with a damaged one,
@@ -462,6 +496,9 @@ func (l *Log) openReadOnly() error {
 		o := l.segmentOptions()
 		o.Suffix = dir.suffix[base]
 		segments[i] = segment.Open(l.dir, base, o)
+	}
+	if segments, err = l.dropLeftovers(segments); err != nil {
+		return err
 	}
 	l.set.Store(newSegmentSet(segments))
 	return l.bound()

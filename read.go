@@ -115,7 +115,7 @@ func (l *Log) changed(set *segmentSet) error {
 	case l.set.Load() != set:
 		return nil
 	case l.append.failed != nil:
-		return fmt.Errorf("%w: %w", ErrFailed, l.append.failed)
+		return fmt.Errorf("%w: %w", ErrFailed, named(l.append.failed))
 	}
 	return ErrClosed
 }

@@ -20,7 +20,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	if err := l.mayMaintain(); err != nil {
-		return fmt.Errorf("delete before offset %d: %w", offset, err)
+		return fmt.Errorf("delete before offset %d: %w", offset, named(err))
 	}
 	if at := l.Offsets(); offset < 0 || offset > at.End {
 		return fmt.Errorf("delete: %w", &OffsetError{Offset: offset, Start: at.Start, End: at.End})
@@ -29,7 +29,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 		return nil
 	}
 	if err := l.deleteBefore(offset); err != nil {
-		return fmt.Errorf("delete before offset %d: %w", offset, err)
+		return fmt.Errorf("delete before offset %d: %w", offset, named(err))
 	}
 	return nil
 }
@@ -80,12 +80,12 @@ func (l *Log) ApplyRetention(ctx context.Context) (RetentionResult, error) {
 	defer l.maintain.Unlock()
 	var res RetentionResult
 	if err := l.mayMaintain(); err != nil {
-		return res, fmt.Errorf("apply retention: %w", err)
+		return res, fmt.Errorf("apply retention: %w", named(err))
 	}
 	err := l.applyRetention(ctx, &res)
 	res.Start = l.start.Load()
 	if err != nil {
-		return res, fmt.Errorf("apply retention: %w", err)
+		return res, fmt.Errorf("apply retention: %w", named(err))
 	}
 	return res, nil
 }

@@ -43,14 +43,14 @@ func (l *Log) syncTo(offset int64) error {
 	work := l.takeUnsyncedLocked()
 	l.append.Unlock()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFailed, err)
+		return fmt.Errorf("%w: %w", ErrFailed, named(err))
 	}
 	if err := l.syncFiles(work); err != nil {
 		l.append.Lock()
 		defer l.append.Unlock()
 		l.failLocked(err)
 		l.arrivals.announce()
-		return fmt.Errorf("%w: %w", ErrFailed, err)
+		return fmt.Errorf("%w: %w", ErrFailed, named(err))
 	}
 	l.durable.Store(work.end)
 	l.durableBytes.Store(work.bytes)
@@ -61,12 +61,12 @@ func (l *Log) syncTo(offset int64) error {
 // syncLocked is syncTo(end) for one who holds sync and append.
 func (l *Log) syncLocked() error {
 	if err := l.append.failed; err != nil {
-		return fmt.Errorf("%w: %w", ErrFailed, err)
+		return fmt.Errorf("%w: %w", ErrFailed, named(err))
 	}
 	work := l.takeUnsyncedLocked()
 	if err := l.syncFiles(work); err != nil {
 		l.failLocked(err)
-		return fmt.Errorf("%w: %w", ErrFailed, err)
+		return fmt.Errorf("%w: %w", ErrFailed, named(err))
 	}
 	l.durable.Store(work.end)
 	return nil
@@ -150,7 +150,7 @@ func (l *Log) durableOrWhyNot(offset int64) error {
 	defer l.append.Unlock()
 	switch {
 	case l.append.failed != nil:
-		return fmt.Errorf("%w: %w", ErrFailed, l.append.failed)
+		return fmt.Errorf("%w: %w", ErrFailed, named(l.append.failed))
 	case l.append.closed:
 		return ErrClosed
 	}

@@ -76,7 +76,7 @@ func (l *Log) lockForTruncation() (unlock func(), err error) {
 // next open can sort out.
 func (l *Log) failedLocked(cause error) error {
 	l.failLocked(cause)
-	return fmt.Errorf("%w: %w", ErrFailed, cause)
+	return fmt.Errorf("%w: %w", ErrFailed, named(cause))
 }
 
 // truncateLocked cuts inside the log. Segments go from the last one down, so

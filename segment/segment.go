@@ -21,6 +21,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -139,8 +140,7 @@ func Create(dir string, base int64, opts Options) (*Segment, error) {
 	}
 	s.open.log = f
 	if err := s.createIndexes(); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("create segment %d: %w", base, err)
+		return nil, errors.Join(fmt.Errorf("create segment %d: %w", base, err), f.Close(), s.removeFiles())
 	}
 	s.startEmpty()
 	return s, nil
