@@ -84,7 +84,7 @@ func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool)
 	if err == nil {
 		return true
 	}
-	err = damagedBatch(w.scan.Segment(), w.position, b, err)
+	err = w.log.tellDamaged(damagedBatch(w.scan.Segment(), w.position, b, err))
 	return yield(Record{}, fmt.Errorf("records: %w", err)) && w.opts.SkipDamaged
 }
 
@@ -189,7 +189,7 @@ func (w *walk) next() bool {
 				return true
 			}
 		default:
-			w.err = fmt.Errorf("records: %w", err)
+			w.err = fmt.Errorf("records: %w", w.log.tellDamaged(err))
 			return true
 		}
 	}

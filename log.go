@@ -66,6 +66,7 @@ type Log struct {
 
 	opened   atomic.Int64 // segments whose files are open
 	closing  sync.Mutex   // held by the one who closes idle segments
+	telling  sync.Mutex   // held while Events.Damaged is called; taken last
 	flushing sync.Mutex   // held by the one who flushes sealed segments; before sync
 
 	locks    []io.Closer
@@ -195,7 +196,11 @@ func (l *Log) writableLocked() error {
 
 // failLocked puts the log in the failed state. append is held.
 func (l *Log) failLocked(cause error) {
-	if l.append.failed == nil {
-		l.append.failed = cause
+	if l.append.failed != nil {
+		return
+	}
+	l.append.failed = cause
+	if !l.append.closed {
+		l.background.Go(func() { l.tellFailed(cause) })
 	}
 }

@@ -57,6 +57,7 @@ func open(dir string, opts Options) (*Log, error) {
 		l.abandon()
 		return nil, err
 	}
+	l.tellOpened()
 	if opts.FlushInterval > 0 {
 		l.background.Go(func() { l.flushEvery(opts.FlushInterval) })
 	}

@@ -3,6 +3,7 @@ package seglog
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -85,6 +86,11 @@ type Options struct {
 	// changing a byte, beside a live writer if need be. The end is found once,
 	// at Open, and again at each Refresh.
 	ReadOnly bool
+
+	// Events are told what happens to the log.
+	Events Events
+	// Logger gets the same as text. nil means that nothing is logged.
+	Logger *slog.Logger
 
 	// FS is where the files live. nil means the file system of the operating
 	// system. It is a seam for tests: package logtest has a file system that

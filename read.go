@@ -141,7 +141,7 @@ func (l *Log) GetBuffer(offset int64, buf []byte) (Record, []byte, error) {
 	defer readers.Put(r)
 	rec, buf, err := l.get(r, offset, buf)
 	if err != nil {
-		return Record{}, buf, fmt.Errorf("get offset %d: %w", offset, err)
+		return Record{}, buf, fmt.Errorf("get offset %d: %w", offset, l.tellDamaged(err))
 	}
 	return rec, buf, nil
 }
@@ -253,7 +253,7 @@ func (l *Log) Read(offset int64, maxBytes int, opts *ReadOptions) (ReadResult, e
 	defer readers.Put(r)
 	res, err := l.read(r, offset, maxBytes, opts)
 	if err != nil {
-		return ReadResult{}, fmt.Errorf("read at offset %d: %w", offset, err)
+		return ReadResult{}, fmt.Errorf("read at offset %d: %w", offset, l.tellDamaged(err))
 	}
 	return res, nil
 }

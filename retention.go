@@ -44,13 +44,13 @@ func (l *Log) deleteBefore(offset int64) error {
 	if err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
 	}
-	if _, err := l.removeLeading(context.Background(), below); err != nil {
-		return err
-	}
-	if err != nil {
+	removed, rerr := l.removeLeading(context.Background(), below)
+	if err != nil && rerr == nil {
 		err = l.moveStart(offset)
 	}
-	return err
+	removed.Start = l.start.Load()
+	l.tellRemoved(removed)
+	return errors.Join(rerr, err)
 }
 
 func (l *Log) mayMaintain() error {
@@ -84,6 +84,7 @@ func (l *Log) ApplyRetention(ctx context.Context) (RetentionResult, error) {
 	}
 	err := l.applyRetention(ctx, &res)
 	res.Start = l.start.Load()
+	l.tellRemoved(res)
 	if err != nil {
 		return res, fmt.Errorf("apply retention: %w", named(err))
 	}

@@ -200,6 +200,7 @@ func (l *Log) flushSealed() {
 	l.append.sealed = slices.DeleteFunc(l.append.sealed, func(s *segment.Segment) bool { return slices.Contains(sealed, s) })
 	l.append.Unlock()
 	l.moveRecoveryPoint(base)
+	l.tellSealed(base)
 }
 
 func (l *Log) moveRecoveryPoint(base int64) error {

@@ -136,3 +136,7 @@ type Cut struct {
 	Bytes    int64 // how much was removed
 	Reason   error // why the bytes at Position are not a batch
 }
+
+func (c Cut) String() string {
+	return fmt.Sprintf("%s: %d bytes cut at position %d: %v", c.File, c.Bytes, c.Position, c.Reason)
+}

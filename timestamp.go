@@ -51,7 +51,7 @@ func (l *Log) OffsetForTime(timestamp int64) (at TimestampOffset, found bool, er
 	}
 	at, found, err = l.publishedAt(r, timestamp)
 	if err != nil {
-		return TimestampOffset{}, false, fmt.Errorf("offset for time %d: %w", timestamp, err)
+		return TimestampOffset{}, false, fmt.Errorf("offset for time %d: %w", timestamp, l.tellDamaged(err))
 	}
 	return at, found, nil
 }

@@ -1,0 +1,92 @@
+package seglog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+)
+
+// Events are functions a log calls when something happens that its operator may
+// want to know. Any may be nil. They are called one at a time for each kind, may
+// block for a while without holding up appends, and must not close the log.
+type Events struct {
+	// Opened is called at the end of Open with what was found and done.
+	Opened func(Recovery)
+	// Sealed is called after a segment was sealed and everything below next,
+	// the base offset of the segment behind it, is on disk.
+	Sealed func(next int64)
+	// Removed is called after segments were removed by DeleteBefore or
+	// ApplyRetention.
+	Removed func(RetentionResult)
+	// Failed is called once, when the log enters the failed state.
+	Failed func(cause error)
+	// Damaged is called when reading meets damage.
+	Damaged func(*CorruptionError)
+}
+
+func (l *Log) logger() *slog.Logger {
+	if l.opts.Logger != nil {
+		return l.opts.Logger.With("log", l.dir)
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+func (l *Log) tellOpened() {
+	r := &l.recovery
+	level := slog.LevelInfo
+	if len(r.Cut)+len(r.SetAside)+len(r.Damaged) > 0 || r.Restarted {
+		level = slog.LevelWarn
+	}
+	attrs := []any{"clean", r.Clean, "scanned_segments", r.Scanned, "start", l.start.Load(), "end", l.end.Load()}
+	for _, c := range r.Cut {
+		attrs = append(attrs, "cut", c.String())
+	}
+	for _, err := range r.Damaged {
+		attrs = append(attrs, "damaged", err.Error())
+	}
+	if len(r.SetAside) > 0 {
+		attrs = append(attrs, "set_aside", r.SetAside)
+	}
+	l.logger().Log(context.Background(), level, "opened", attrs...)
+	if f := l.opts.Events.Opened; f != nil {
+		f(*r)
+	}
+}
+
+func (l *Log) tellSealed(next int64) {
+	l.logger().Debug("sealed a segment", "next", next)
+	if f := l.opts.Events.Sealed; f != nil {
+		f(next)
+	}
+}
+
+func (l *Log) tellRemoved(r RetentionResult) {
+	if r.Segments == 0 {
+		return
+	}
+	l.logger().Info("removed segments", "segments", r.Segments, "bytes", r.Bytes, "start", r.Start)
+	if f := l.opts.Events.Removed; f != nil {
+		f(r)
+	}
+}
+
+func (l *Log) tellFailed(cause error) {
+	l.logger().Error("log failed, it must be opened again to write", "cause", cause)
+	if f := l.opts.Events.Failed; f != nil {
+		f(cause)
+	}
+}
+
+// tellDamaged passes err on, and tells of it if it is damage.
+func (l *Log) tellDamaged(err error) error {
+	var damage *CorruptionError
+	if errors.As(err, &damage) {
+		l.logger().Warn("damage in the log", "cause", damage)
+		if f := l.opts.Events.Damaged; f != nil {
+			l.telling.Lock()
+			defer l.telling.Unlock()
+			f(damage)
+		}
+	}
+	return err
+}
