@@ -451,6 +451,10 @@ func requireSound(t tb, dir string) {
 		require.GreaterOrEqual(t, base, next, "segment %d overlaps the one before", base)
 		next = requireSoundSegment(t, dir, base)
 	}
+	// And the library's own check finds nothing either.
+	report, err := seglog.Verify(t.Context(), dir, seglog.VerifyOptions{Jobs: 1})
+	require.NoError(t, err)
+	require.Zero(t, report.Damage, "%+v", report.Problems)
 }
 
 func requireSoundSegment(t tb, dir string, base int64) (next int64) {

@@ -125,6 +125,7 @@ type walk struct {
 	started    bool
 	aimed      bool  // scan is at the present batch, or where the next will be
 	upper      int64 // offsets of the present segment lie below it
+	resting    bool  // nothing is left to read: wait before the next look
 
 	scan     segment.Scanner
 	batch    record.Batch // the present one, if have
@@ -172,6 +173,12 @@ func (w *walk) next() bool {
 		w.scan.Advance()
 	}
 	w.have = false
+	if w.resting {
+		w.resting = false
+		if w.err = w.await(); w.err != nil {
+			return true
+		}
+	}
 	for w.from < w.to {
 		if err := context.Cause(w.ctx); err != nil {
 			w.err = err
@@ -263,13 +270,16 @@ func (w *walk) loadAnew() error {
 			return err
 		}
 	}
-	if start := w.log.start.Load(); w.from < start {
-		return &OffsetError{Offset: w.from, Start: start, End: w.log.end.Load()}
+	if err := w.log.overtaken(w.from); err != nil {
+		return err
 	}
 	if err := w.log.seek(&w.scan, w.from); err != nil {
 		return err
 	}
 	defer w.scan.Segment().Release()
+	if err := w.log.overtaken(w.from); err != nil {
+		return err
+	}
 	w.aimed, w.upper = true, w.log.set.Load().upper(w.scan.Segment())
 	return w.take()
 }
@@ -315,6 +325,7 @@ func (w *walk) stepOver() bool {
 	if s == nil || s.Base() != damage.BaseOffset || s.Acquire() != nil {
 		return true // gone meanwhile: seek again
 	}
+	end := w.limit()
 	pos, err := s.NextWhole(damage.Position)
 	if err == nil {
 		w.scan.Reset(s, pos, s.View().Size)
@@ -324,10 +335,13 @@ func (w *walk) stepOver() bool {
 	if err == nil {
 		return true
 	}
-	next := set.after(s.Base())
-	if next == nil {
+	switch next := set.after(s.Base()); {
+	case next != nil:
+		w.from = max(w.from, next.Base())
+	case w.opts.Follow: // it is damaged up to the end: wait for what comes behind
+		w.from, w.resting = max(w.from, end), true
+	default:
 		return false
 	}
-	w.from = max(w.from, next.Base())
 	return true
 }

@@ -105,7 +105,8 @@ func decide(found listing, covered func(swap []layout.File) (from, to int64, err
 
 func isLog(f layout.File) bool { return f.Kind == layout.Log }
 
-// covered is the range of offsets of the swap logs.
+// covered is the range of offsets of the swap logs. One without a batch replaces
+// its own base all the same.
 func (l *Log) covered(swap []layout.File) (from, to int64, err error) {
 	from, to = int64(1<<63-1), 0
 	for _, f := range swap {
@@ -118,7 +119,7 @@ func (l *Log) covered(swap []layout.File) (from, to int64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		from, to = min(from, f.Base), max(to, next)
+		from, to = min(from, f.Base), max(to, next, f.Base+1)
 	}
 	return from, to, nil
 }

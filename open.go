@@ -403,7 +403,7 @@ func (l *Log) splitAndRecover(segments []*segment.Segment, i int) error {
 // makes their indexes anew. Damage in them is left where it is.
 func (l *Log) reindex(sealed []*segment.Segment) error {
 	for _, s := range sealed {
-		r, err := s.Reindex()
+		r, err := s.Reindex(segment.ReindexOptions{})
 		if err != nil {
 			return err
 		}

@@ -62,6 +62,9 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 		if err == nil {
 			err = l.checkFound(c, offset, set)
 		}
+		if errors.Is(err, ErrCorrupt) {
+			err = s.SeekBehind(c, offset, err)
+		}
 		if err == nil {
 			return nil
 		}
@@ -157,12 +160,16 @@ func (l *Log) get(r *reader, offset int64, buf []byte) (Record, []byte, error) {
 	for from := offset; ; {
 		err := l.seek(&r.scan, from)
 		if errors.Is(err, io.EOF) {
-			return Record{}, buf, &GapError{Offset: offset, Next: at.End}
+			return Record{}, buf, l.gap(offset, at.End)
 		}
 		if err != nil {
 			return Record{}, buf, err
 		}
 		rec, next, found, err := r.recordAt(offset)
+		if errors.Is(err, ErrCorrupt) && r.scan.Segment().SeekBehind(&r.scan, offset, err) == nil {
+			// The header of the damaged batch had claimed offsets of others.
+			rec, next, found, err = r.recordAt(offset)
+		}
 		if found && rec.Offset == offset {
 			var own Record
 			own, buf = rec.CloneInto(buf)
@@ -174,10 +181,28 @@ func (l *Log) get(r *reader, offset int64, buf []byte) (Record, []byte, error) {
 		case err != nil:
 			return Record{}, buf, err
 		case found:
-			return Record{}, buf, &GapError{Offset: offset, Next: rec.Offset}
+			return Record{}, buf, l.gap(offset, rec.Offset)
 		}
 		from = next // a batch without the records that matter: go on behind it
 	}
+}
+
+// gap is the answer when another record was found in place of the one at offset.
+func (l *Log) gap(offset, next int64) error {
+	if err := l.overtaken(offset); err != nil {
+		return err
+	}
+	return &GapError{Offset: offset, Next: next}
+}
+
+// overtaken says whether retention has moved the log start beyond offset. What was
+// found after offset was sought is then not what follows it. The start moves before
+// the segments go, so it is asked afterwards.
+func (l *Log) overtaken(offset int64) error {
+	if at := l.Offsets(); offset < at.Start {
+		return &OffsetError{Offset: offset, Start: at.Start, End: at.End}
+	}
+	return nil
 }
 
 // recordAt decodes the present batch up to the first record at or above offset.
@@ -272,6 +297,9 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 	}
 	s := r.scan.Segment()
 	defer s.Release()
+	if err := l.overtaken(offset); err != nil {
+		return res, err
+	}
 	from := r.scan.Position()
 	length, err := r.extent(maxBytes, opts, &res)
 	if err != nil || length == 0 {

@@ -1,7 +1,9 @@
 package seglog_test
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -324,6 +326,10 @@ func TestAFlippedBitAnywhereLeavesTheOtherBatchesReadable(t *testing.T) {
 			// Where the length is right, what follows can be found.
 			if covered && byteAt >= 16 || byteAt < 4 {
 				require.Equal(t, spans(span(0, 2), span(6, 9)), found)
+				for _, o := range found {
+					_, err := l.Get(o)
+					require.NoError(t, err)
+				}
 			}
 		})
 		t.Run(fmt.Sprintf("byte %d, active", byteAt), func(t *testing.T) {
@@ -337,6 +343,48 @@ func TestAFlippedBitAnywhereLeavesTheOtherBatchesReadable(t *testing.T) {
 				require.Len(t, stats(t, l).Recovery.Cut, 1)
 			}
 		})
+	}
+}
+
+// Damage under a follower that skips it is told once, and then it waits.
+func TestAFollowerStepsOverDamageAndWaits(t *testing.T) {
+	requireNoLeak(t)
+	for _, bad := range []int64{1, 2} { // in the middle, and at the end
+		l := openLog(t, t.TempDir(), dense)
+		appendEach(t, l, many(3, 1)...)
+		batch := batchesOf(t, l.Dir(), 0)[bad]
+		f, err := os.OpenFile(segmentFile(l.Dir(), 0, ".log"), os.O_RDWR, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt([]byte("?"), batch.position+70)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+
+		seen := make(chan int64)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for r, err := range l.Records(context.Background(), 0, &seglog.IterOptions{Follow: true, SkipDamaged: true}) {
+				switch {
+				case errors.Is(err, seglog.ErrClosed):
+					return
+				case err != nil:
+					seen <- -1
+				default:
+					seen <- r.Offset
+				}
+			}
+		}()
+		var got []int64
+		for range 3 {
+			got = append(got, <-seen)
+		}
+		want := []int64{0, 1, 2}
+		want[bad] = -1
+		require.Equal(t, want, got)
+		appendEach(t, l, one(9, "on"))
+		require.Equal(t, int64(3), <-seen)
+		closeLog(t, l)
+		<-done
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 // Only their headers take space: their checksum is that of zeros, and since it
 // does not cover the base offset it is the same for all.
 func TestASegmentOfTwoGiBIsReadRecoveredAndRolled(t *testing.T) {
+	t.Parallel()
 	const (
 		target = 2147483547
 		hole   = 32 << 20

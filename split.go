@@ -100,8 +100,12 @@ func finish(s *segment.Segment) error {
 // all are .swap the new ones do, and replace every file in their range. Kafka:
 // LocalLog.replaceSegments.
 func (l *Log) replace(bases []int64, dispose func() error) error {
+	// The new names first: a .cleaned file that a crash took would not be missed.
+	if err := l.opts.FS.SyncDir(l.dir); err != nil {
+		return err
+	}
 	for _, base := range slices.Backward(bases) {
-		if err := l.renameSegment(base, layout.Cleaned, layout.Swap); err != nil {
+		if err := l.renameSegment(base, layout.Cleaned, layout.Swap, segmentKinds...); err != nil {
 			return err
 		}
 	}
@@ -111,16 +115,27 @@ func (l *Log) replace(bases []int64, dispose func() error) error {
 	if err := dispose(); err != nil {
 		return err
 	}
-	for _, base := range bases {
-		if err := l.renameSegment(base, layout.Swap, layout.Live); err != nil {
+	// A .swap log replaces every file in its range, so an index must not have its
+	// last name on disk before the log has.
+	for _, kinds := range [][]layout.Kind{segmentKinds[:1], segmentKinds[1:]} {
+		for _, base := range bases {
+			if err := l.renameSegment(base, layout.Swap, layout.Live, kinds...); err != nil {
+				return err
+			}
+		}
+		if err := l.opts.FS.SyncDir(l.dir); err != nil {
 			return err
 		}
 	}
-	return l.opts.FS.SyncDir(l.dir)
+	return nil
 }
 
-func (l *Log) renameSegment(base int64, from, to layout.State) error {
-	for _, kind := range []layout.Kind{layout.Log, layout.OffsetIndex, layout.TimeIndex} {
+// segmentKinds are the files of a segment, in the order in which Kafka renames
+// them.
+var segmentKinds = []layout.Kind{layout.Log, layout.OffsetIndex, layout.TimeIndex, layout.TxnIndex}
+
+func (l *Log) renameSegment(base int64, from, to layout.State, kinds ...layout.Kind) error {
+	for _, kind := range kinds {
 		err := l.opts.FS.Rename(
 			filepath.Join(l.dir, layout.SegmentFileName(kind, base, from)),
 			filepath.Join(l.dir, layout.SegmentFileName(kind, base, to)))

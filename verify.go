@@ -187,6 +187,7 @@ type verification struct {
 	report VerifyReport
 	errs   []error // of files that could not be checked
 
+	mine      bool  // the caller has the lock: nobody else writes
 	writer    bool  // someone has the directory open for writing
 	cleanedTo int64 // below it, compaction is known to have been at work
 

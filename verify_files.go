@@ -29,7 +29,7 @@ func (v *verification) directory() error {
 	if len(found.bases) == 0 {
 		return v.notALog(entries)
 	}
-	v.writer = v.held()
+	v.writer = !v.mine && v.held()
 	v.cleanedTo = v.cleaned()
 	jobs := make([]*segmentCheck, len(found.bases))
 	for i, base := range found.bases {

@@ -111,7 +111,7 @@ func (x *txnCheck) batch(b record.Batch) error {
 		}
 		return nil
 	}
-	marker, offset, ok := x.marker(b)
+	marker, offset, ok := endMarker(b, &x.it)
 	if !ok {
 		return nil
 	}
@@ -124,13 +124,13 @@ func (x *txnCheck) batch(b record.Batch) error {
 	return nil
 }
 
-// marker returns the end marker in a control batch, if it has one: compaction
+// endMarker returns the end marker in a control batch, if it has one: compaction
 // may have left the batch empty.
-func (x *txnCheck) marker(b record.Batch) (m record.EndTxnMarker, offset int64, ok bool) {
-	if x.it.Reset(b) != nil || !x.it.Next() {
+func endMarker(b record.Batch, it *record.Iterator) (m record.EndTxnMarker, offset int64, ok bool) {
+	if it.Reset(b) != nil || !it.Next() {
 		return m, 0, false
 	}
-	r := x.it.Record()
+	r := it.Record()
 	m, err := record.ParseEndTxnMarker(r.Key, r.Value)
 	return m, r.Offset, err == nil
 }

@@ -47,7 +47,12 @@ func (s *Segment) Append(set Set) error {
 	}
 	indexed := s.sinceIndex > s.opts.IndexIntervalBytes
 	if indexed { // room for the entries first: a full disk stops us before the log is written
-		if err := errors.Join(s.open.index.Reserve(), s.open.time.Reserve()); err != nil {
+		err := errors.Join(s.open.index.Reserve(), s.open.time.Reserve())
+		if errors.Is(err, index.ErrFault) {
+			err = s.heal()
+			indexed = false // a healed index counts anew, as after opening
+		}
+		if err != nil {
 			return fmt.Errorf("append to segment %d: %w", s.base, err)
 		}
 	}
@@ -112,13 +117,25 @@ func (s *Segment) Seal() error {
 	if !s.writable.Load() {
 		return nil
 	}
-	if n := s.Newest(); n.Timestamp >= 0 {
-		if err := s.open.time.MaybeAppend(n.Timestamp, n.Offset, true); err != nil {
-			return fmt.Errorf("seal segment %d: %w", s.base, err)
+	err := s.closingEntry()
+	if errors.Is(err, index.ErrFault) {
+		if err = s.heal(); err == nil {
+			err = s.closingEntry()
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("seal segment %d: %w", s.base, err)
 	}
 	s.writable.Store(false)
 	return nil
+}
+
+func (s *Segment) closingEntry() error {
+	n := s.Newest()
+	if n.Timestamp < 0 {
+		return nil
+	}
+	return s.open.time.MaybeAppend(n.Timestamp, n.Offset, true)
 }
 
 // Trim cuts both indexes of a sealed segment to their entries and makes them
@@ -134,6 +151,9 @@ func (s *Segment) Trim() error {
 	defer s.trimming.Unlock()
 	if s.writable.Load() || s.trimmed {
 		return nil
+	}
+	if s.open.index.Faulted() || s.open.time.Faulted() {
+		return nil // nothing to trim: closing removes it, and it is made anew
 	}
 	err := errors.Join(s.open.index.Trim(), s.open.time.Trim())
 	if err == nil {
@@ -233,6 +253,17 @@ func (s *Segment) truncateLocked(offset int64) error {
 		return err
 	}
 	return s.findEndLocked()
+}
+
+// heal makes the indexes of the active segment anew after someone has cut their
+// files under the mapping.
+func (s *Segment) heal() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if err := s.closeFilesLocked(); err != nil {
+		return err
+	}
+	return s.activateLocked()
 }
 
 // Reactivate makes a sealed segment writable again. Unlike Activate it may be

@@ -119,7 +119,8 @@ var errUnusable = errors.New("index is damaged")
 
 func rebuildable(err error) bool {
 	var corrupt *index.CorruptError // both kinds of index have the same
-	return errors.Is(err, errUnusable) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &corrupt)
+	return errors.Is(err, errUnusable) || errors.Is(err, fs.ErrNotExist) ||
+		errors.Is(err, index.ErrFault) || errors.As(err, &corrupt)
 }
 
 type checked interface {
@@ -188,7 +189,10 @@ func (s *Segment) retireLocked() error {
 	}
 	var err error
 	if s.writable.Load() {
-		err = s.Seal()
+		err = s.closingEntry()
+		if errors.Is(err, index.ErrFault) {
+			err = nil // closing removes that index
+		}
 	}
 	return errors.Join(err, s.closeFilesLocked()) // closing an index trims it
 }
@@ -198,15 +202,24 @@ func (s *Segment) closeFilesLocked() error {
 	if s.open.log != nil {
 		errs = append(errs, s.open.log.Close())
 	}
-	if s.open.index != nil {
-		errs = append(errs, s.open.index.Close())
+	if x := s.open.index; x != nil {
+		errs = append(errs, x.Close(), s.dropFaulted(x.Faulted(), s.indexPath()))
 	}
-	if s.open.time != nil {
-		errs = append(errs, s.open.time.Close())
+	if x := s.open.time; x != nil {
+		errs = append(errs, x.Close(), s.dropFaulted(x.Faulted(), s.timeIndexPath()))
 	}
 	s.open.files = files{}
 	s.setOpen(false)
 	return errors.Join(errs...)
+}
+
+// dropFaulted removes an index that someone has cut while it was mapped: what is
+// left may look whole. The next use makes it anew.
+func (s *Segment) dropFaulted(faulted bool, path string) error {
+	if !faulted || s.opts.ReadOnly {
+		return nil
+	}
+	return removeIfThere(s.opts.FS, path)
 }
 
 // Remove retires the segment and deletes its files: first each is renamed to

@@ -27,12 +27,13 @@ func (s *Segment) SeekOffset(c *Scanner, offset int64) error {
 	if err == nil || !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	return s.seekBehind(c, offset, err)
+	return s.SeekBehind(c, offset, err)
 }
 
-// seekBehind looks for offset behind bytes that are no batch. Unless a sound
-// batch begins at or below it, the damage may be what held it.
-func (s *Segment) seekBehind(c *Scanner, offset int64, damage error) error {
+// SeekBehind aims c, which is at damage, at the batch behind it that holds offset.
+// Unless a sound batch begins at or below offset the damage may be what held it:
+// then damage is returned. The segment must be acquired.
+func (s *Segment) SeekBehind(c *Scanner, offset int64, damage error) error {
 	pos, err := s.NextWhole(c.pos)
 	if errors.Is(err, io.EOF) {
 		return damage

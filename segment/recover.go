@@ -25,6 +25,8 @@ type Recovery struct {
 	// SetAside is the name of the file that the removed bytes were copied to,
 	// because there were good batches among them; else empty.
 	SetAside string
+	// IndexEntries and TimeIndexEntries count what the indexes now hold.
+	IndexEntries, TimeIndexEntries int
 }
 
 // RecoverOptions are choices for Recover.
@@ -67,7 +69,7 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 		return Recovery{}, err
 	}
 	end := s.size.Load()
-	p := replay{s: s, offsets: true, times: true, recovery: &o}
+	p := replay{s: s, offsets: s.open.index, times: s.open.time, recovery: &o, visit: o.Visit}
 	if err := p.run(end); err != nil {
 		return p.out, err
 	}
@@ -131,10 +133,19 @@ func (s *Segment) setAside(r *Recovery, end int64) error {
 	return errors.Join(err, f.Close())
 }
 
+// ReindexOptions are choices for Reindex.
+type ReindexOptions struct {
+	// DryRun counts entries and writes nothing.
+	DryRun bool
+	// Visit, if not nil, sees every good batch. Its error ends the call, and the
+	// indexes stay as they are.
+	Visit func(pos int64, b record.Batch) error
+}
+
 // Reindex makes both indexes anew from the log of a segment that is not open,
 // and leaves it sealed and not open. Damage in the log is stepped over, not cut;
 // Reason in the result is the first.
-func (s *Segment) Reindex() (Recovery, error) {
+func (s *Segment) Reindex(o ReindexOptions) (Recovery, error) {
 	s.open.Lock()
 	defer s.open.Unlock()
 	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDONLY, 0)
@@ -146,7 +157,13 @@ func (s *Segment) Reindex() (Recovery, error) {
 	var r Recovery
 	if err == nil {
 		s.size.Store(fi.Size())
-		r, err = s.rebuild(true, true)
+		p := replay{s: s, visit: o.Visit}
+		if o.DryRun {
+			err = p.count()
+		} else {
+			err = p.rebuild(true, true)
+		}
+		r = p.out
 	}
 	if err := errors.Join(err, s.closeFilesLocked()); err != nil {
 		return r, fmt.Errorf("reindex segment %d: %w", s.base, err)
@@ -157,10 +174,11 @@ func (s *Segment) Reindex() (Recovery, error) {
 // rebuildIndexesLocked makes the named indexes anew from the log of a sealed
 // segment, and leaves both open for reading.
 func (s *Segment) rebuildIndexesLocked(offsets, times bool) error {
-	if _, err := s.rebuild(offsets, times); err != nil {
+	p := replay{s: s}
+	err := p.rebuild(offsets, times)
+	if err != nil {
 		return err
 	}
-	var err error
 	if s.open.index, err = index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions()); err != nil {
 		return err
 	}
@@ -172,14 +190,16 @@ func (s *Segment) rebuildIndexesLocked(offsets, times bool) error {
 // and durable: an index of which a crash left a part would pass for a whole one.
 // Damage in the log is stepped over: what lies behind it is found through the
 // index all the same.
-func (s *Segment) rebuild(offsets, times bool) (Recovery, error) {
-	p := replay{s: s, offsets: offsets, times: times}
+func (p *replay) rebuild(offsets, times bool) error {
+	s := p.s
 	var err error
 	if offsets {
 		s.open.index, err = index.Create(s.indexPath()+layout.TempSuffix, s.base, s.indexOptions())
+		p.offsets = s.open.index
 	}
 	if err == nil && times {
 		s.open.time, err = timeindex.Create(s.timeIndexPath()+layout.TempSuffix, s.base, s.timeIndexOptions())
+		p.times = s.open.time
 	}
 	if err == nil {
 		err = p.run(s.size.Load())
@@ -198,17 +218,86 @@ func (s *Segment) rebuild(offsets, times bool) (Recovery, error) {
 		err = s.opts.FS.Rename(s.timeIndexPath()+layout.TempSuffix, s.timeIndexPath())
 	}
 	if err == nil {
-		err = s.opts.FS.SyncDir(s.dir)
+		return s.opts.FS.SyncDir(s.dir)
 	}
-	return p.out, err
+	// As far as they can be removed; what stays, the next open sweeps away.
+	_ = removeIfThere(s.opts.FS, s.indexPath()+layout.TempSuffix)
+	_ = removeIfThere(s.opts.FS, s.timeIndexPath()+layout.TempSuffix)
+	return err
+}
+
+// count is rebuild without the files.
+func (p *replay) count() error {
+	limit := p.s.opts.IndexMaxBytes
+	if limit == 0 {
+		limit = defaultIndexMaxBytes
+	}
+	p.offsets = &countedOffsets{max: limit / indexEntrySize}
+	p.times = &countedTimes{max: limit / timeIndexEntrySize, last: -1}
+	return p.run(p.s.size.Load())
+}
+
+// Of the indexes, in bytes. These values are written to disk and never change,
+// but for the last.
+const (
+	indexEntrySize       = 8
+	timeIndexEntrySize   = 12
+	defaultIndexMaxBytes = 10 << 20
+)
+
+// offsetEntries and timeEntries are what a replay needs of an index.
+type (
+	offsetEntries interface {
+		Append(offset, position int64) error
+		Len() int
+	}
+	timeEntries interface {
+		MaybeAppend(timestamp, offset int64, closing bool) error
+		Len() int
+	}
+)
+
+// countedOffsets counts the entries that an index of its size would take.
+type countedOffsets struct{ n, max int }
+
+func (c *countedOffsets) Len() int { return c.n }
+
+func (c *countedOffsets) Append(_, _ int64) error {
+	if c.n == c.max {
+		return index.ErrFull
+	}
+	c.n++
+	return nil
+}
+
+// countedTimes is the same for a time index, whose last slot is for the closing
+// entry.
+type countedTimes struct {
+	n, max int
+	last   int64
+}
+
+func (c *countedTimes) Len() int { return c.n }
+
+func (c *countedTimes) MaybeAppend(timestamp, _ int64, closing bool) error {
+	if !closing && c.n >= c.max-1 {
+		return timeindex.ErrFull
+	}
+	if timestamp > c.last {
+		c.n++
+		c.last = timestamp
+	}
+	return nil
 }
 
 // replay walks the good batches of a log from the start and feeds the indexes
 // that are to be rebuilt.
 type replay struct {
-	s              *Segment
-	offsets, times bool            // which
-	recovery       *RecoverOptions // nil: step over damage instead of stopping there
+	s        *Segment
+	offsets  offsetEntries   // nil: this index is not rebuilt
+	times    timeEntries     // nil: likewise
+	recovery *RecoverOptions // nil: step over damage instead of stopping there
+	visit    func(pos int64, b record.Batch) error
 
 	out         Recovery
 	stranded    bool // good batches lie behind the damage
@@ -251,9 +340,23 @@ func (p *replay) run(end int64) error {
 	}
 	p.out.Cut = end - p.out.Bytes
 	s.setNewest(p.newest)
-	if p.times && p.newest.Timestamp >= 0 {
-		return s.open.time.MaybeAppend(p.newest.Timestamp, p.newest.Offset, true)
+	return p.finish()
+}
+
+// finish adds the closing entry and counts what there is.
+func (p *replay) finish() error {
+	if p.offsets != nil {
+		p.out.IndexEntries = p.offsets.Len()
 	}
+	if p.times == nil {
+		return nil
+	}
+	if p.newest.Timestamp >= 0 {
+		if err := p.times.MaybeAppend(p.newest.Timestamp, p.newest.Offset, true); err != nil {
+			return err
+		}
+	}
+	p.out.TimeIndexEntries = p.times.Len()
 	return nil
 }
 
@@ -315,27 +418,27 @@ func (p *replay) take(part Part) error {
 	}
 	s.nextOffset = h.LastOffset + 1
 	p.out.Batches++
-	if p.recovery == nil || p.recovery.Visit == nil {
+	if p.visit == nil {
 		return nil
 	}
 	b, err := p.walk.Batch()
 	if err != nil {
 		return err
 	}
-	return p.recovery.Visit(part.Position, b)
+	return p.visit(part.Position, b)
 }
 
 // index adds an entry to each index. There may be more of them than when the log
 // was written: sets were indexed once then, and the settings may have changed. A
 // full index takes no more, and look-ups scan from its last entry.
 func (p *replay) index(lastOffset, pos int64) error {
-	if p.offsets {
-		if err := p.s.open.index.Append(lastOffset, pos); err != nil && !errors.Is(err, index.ErrFull) {
+	if p.offsets != nil {
+		if err := p.offsets.Append(lastOffset, pos); err != nil && !errors.Is(err, index.ErrFull) {
 			return err
 		}
 	}
-	if p.times && p.newest.Timestamp >= 0 {
-		err := p.s.open.time.MaybeAppend(p.newest.Timestamp, p.newest.Offset, false)
+	if p.times != nil && p.newest.Timestamp >= 0 {
+		err := p.times.MaybeAppend(p.newest.Timestamp, p.newest.Offset, false)
 		if !errors.Is(err, timeindex.ErrFull) {
 			return err
 		}

@@ -71,41 +71,92 @@ func newHeapFS() *hookFS {
 	}}
 }
 
-// newFixedFS behaves like Windows: a writable mapping extends its file, and a
-// mapped file keeps its length.
-func newFixedFS() *hookFS {
-	mapped := false
-	h := &hookFS{FS: vfs.OS}
-	h.mapFile = func(f vfs.File, length int, writable bool) (vfs.Mapping, error) {
-		if writable {
-			info, err := f.Stat()
-			if err != nil {
-				return nil, err
-			}
-			if err := f.Truncate(max(info.Size(), int64(length))); err != nil {
-				return nil, err
-			}
-		}
-		m, err := f.Map(length, writable)
-		mapped = err == nil
-		return fixedMapping{m, &mapped}, err
+// fixedFS behaves as Windows does, or worse: a writable mapping extends its file,
+// a mapped file keeps its length, and one that is open or mapped can be neither
+// renamed nor removed.
+type fixedFS struct {
+	vfs.FS
+	open, mapped map[string]int // how often, by name
+}
+
+func newFixedFS() *fixedFS {
+	return &fixedFS{vfs.OS, map[string]int{}, map[string]int{}}
+}
+
+func (x *fixedFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	if flag&os.O_TRUNC != 0 && x.mapped[name] > 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.ErrMapped}
 	}
-	h.truncate = func(int64) error {
-		if mapped {
-			return &fs.PathError{Op: "truncate", Path: "mapped", Err: vfs.ErrMapped}
-		}
-		return nil
+	f, err := x.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
 	}
-	return h
+	x.open[name]++
+	return fixedFile{f, x}, nil
+}
+
+func (x *fixedFS) Rename(oldname, newname string) error {
+	if x.inUse(oldname) || x.inUse(newname) {
+		return &fs.PathError{Op: "rename", Path: oldname, Err: vfs.ErrMapped}
+	}
+	return x.FS.Rename(oldname, newname)
+}
+
+func (x *fixedFS) Remove(name string) error {
+	if x.inUse(name) {
+		return &fs.PathError{Op: "remove", Path: name, Err: vfs.ErrMapped}
+	}
+	return x.FS.Remove(name)
+}
+
+func (x *fixedFS) inUse(name string) bool { return x.open[name]+x.mapped[name] > 0 }
+
+type fixedFile struct {
+	vfs.File
+	fs *fixedFS
+}
+
+func (f fixedFile) Close() error {
+	f.fs.open[f.Name()]--
+	return f.File.Close()
+}
+
+func (f fixedFile) Truncate(size int64) error {
+	if f.fs.mapped[f.Name()] > 0 {
+		return &fs.PathError{Op: "truncate", Path: f.Name(), Err: vfs.ErrMapped}
+	}
+	return f.File.Truncate(size)
+}
+
+func (f fixedFile) Map(length int, writable bool) (vfs.Mapping, error) {
+	if writable {
+		info, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		if err := f.Truncate(max(info.Size(), int64(length))); err != nil {
+			return nil, err
+		}
+	}
+	m, err := f.File.Map(length, writable)
+	if err != nil {
+		return nil, err
+	}
+	f.fs.mapped[f.Name()]++
+	return &fixedMapping{Mapping: m, file: f}, nil
 }
 
 type fixedMapping struct {
 	vfs.Mapping
-	mapped *bool
+	file     fixedFile
+	unmapped bool
 }
 
-func (m fixedMapping) Unmap() error {
-	*m.mapped = false
+func (m *fixedMapping) Unmap() error {
+	if !m.unmapped {
+		m.unmapped = true
+		m.file.fs.mapped[m.file.Name()]--
+	}
 	return m.Mapping.Unmap()
 }
 

@@ -42,8 +42,8 @@ type memoryFault interface {
 // not touch it again, and only opening the file anew helps.
 func (t *Table) Faulted() bool { return t.fault.Load() != nil }
 
-// faulted returns the fault there was, or nil.
-func (t *Table) faulted() error {
+// firstFault returns the fault there was, or nil.
+func (t *Table) firstFault() error {
 	if fault := t.fault.Load(); fault != nil {
 		return fault
 	}
@@ -54,7 +54,7 @@ func (t *Table) faulted() error {
 // there is one or was one. All access goes through here or through Read. A panic
 // that is not a fault passes.
 func (t *Table) guarded(access func()) (err error) {
-	if err := t.faulted(); err != nil {
+	if err := t.firstFault(); err != nil {
 		return err
 	}
 	defer t.catch(debug.SetPanicOnFault(true), &err)
@@ -77,7 +77,7 @@ func (t *Table) catch(panicOnFault bool, err *error) {
 // fail marks the table as faulted, unless it is, and returns the first fault.
 func (t *Table) fail(position int64, reason string) error {
 	t.fault.CompareAndSwap(nil, &FaultError{File: t.path, Position: position, Reason: reason})
-	return t.faulted()
+	return t.firstFault()
 }
 
 // position converts an address to a byte in the file.

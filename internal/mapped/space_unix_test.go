@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitFiles lets no file of this process grow beyond size and returns what was
-// allowed before.
-func limitFiles(t *testing.T, size uint64) (before uint64) {
+// limitFiles changes how far the files of this process may grow.
+func limitFiles(t *testing.T, change func(*unix.Rlimit)) {
 	t.Helper()
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &limit))
-	before, limit.Cur = limit.Cur, size
+	change(&limit)
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
-	return before
 }
+
+func unlimited(limit *unix.Rlimit) { limit.Cur = limit.Max }
 
 // A limit on file size stops a file as a full disk does, in the same system
 // calls, and needs no disk.
 func TestFileThatCannotGrowIsAnErrorOfAppend_K104(t *testing.T) {
 	inChild(t, func(t *testing.T) {
 		table, path := filled(t, 0, Options{})
-		before := limitFiles(t, 40_000)
+		limitFiles(t, func(limit *unix.Rlimit) { limit.Cur = 40_000 })
 		var err error
 		for err == nil {
 			n := uint32(table.Len() + 1)
@@ -50,7 +50,7 @@ func TestFileThatCannotGrowIsAnErrorOfAppend_K104(t *testing.T) {
 		require.ErrorIs(t, table.Reserve(), unix.EFBIG)
 
 		// So does what needed it, once it is there.
-		limitFiles(t, before)
+		limitFiles(t, unlimited)
 		fill(t, table, 2*count)
 		requireFilled(t, table, 2*count)
 		require.NoError(t, table.Close())
@@ -60,7 +60,7 @@ func TestFileThatCannotGrowIsAnErrorOfAppend_K104(t *testing.T) {
 func TestNewFileWithoutAnyRoom_K104(t *testing.T) {
 	inChild(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "table")
-		before := limitFiles(t, 0)
+		limitFiles(t, func(limit *unix.Rlimit) { limit.Cur = 0 })
 		table, err := Create(path, layout, Options{})
 		require.NoError(t, err, "an empty file takes none")
 		require.ErrorIs(t, table.Append(1, 0, 1<<16), unix.EFBIG)
@@ -71,7 +71,7 @@ func TestNewFileWithoutAnyRoom_K104(t *testing.T) {
 		table, err = Open(path, layout, Options{})
 		require.NoError(t, err)
 		require.ErrorIs(t, table.Reserve(), unix.EFBIG)
-		limitFiles(t, before)
+		limitFiles(t, unlimited)
 		require.NoError(t, table.Append(1, 0, 1<<16))
 		requireFilled(t, table, 1)
 		require.NoError(t, table.Close())

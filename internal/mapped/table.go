@@ -230,7 +230,7 @@ func (t *Table) probe() error {
 		}
 	})
 	if gone {
-		return t.fail(int64((v.Len-1)*v.size), "the last entry is gone: the file was cut short")
+		return t.fail(int64((v.Len-1)*v.size), "the last entry is gone: the file was cut short or is damaged")
 	}
 	return err
 }
@@ -273,11 +273,7 @@ func (t *Table) TruncateTo(count int) error {
 	}
 	// One zero slot alone is an entry to the next opening, two are padding. The
 	// second lies in the block of the first.
-	if err := t.file.Truncate(2 * int64(size)); err != nil {
-		return err
-	}
-	t.length = 2 * int64(size)
-	return nil
+	return t.setLength(2 * int64(size))
 }
 
 // Reset removes all entries and makes the table usable up to its capacity.
@@ -315,6 +311,11 @@ func (t *Table) cutFile() error {
 	if length == t.length {
 		return nil
 	}
+	return t.setLength(length)
+}
+
+// setLength does nothing where a mapped file keeps its length.
+func (t *Table) setLength(length int64) error {
 	err := t.file.Truncate(length)
 	if errors.Is(err, vfs.ErrMapped) {
 		return nil
@@ -373,5 +374,5 @@ func (t *Table) writable() error {
 	case t.file == nil:
 		return fmt.Errorf("%s: %w", t.path, ErrReadOnly)
 	}
-	return t.faulted()
+	return t.firstFault()
 }

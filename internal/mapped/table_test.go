@@ -462,6 +462,66 @@ func TestMappedFilesThatKeepTheirLengthAreTrimmedByClose_K107(t *testing.T) {
 	require.EqualValues(t, 120_000, fileLength(path))
 }
 
+func TestTablesLetGoOfFilesThatCannotMoveWhileInUse_K107(t *testing.T) {
+	refused := errors.New("refused")
+	noMapping := func(vfs.File, int, bool) (vfs.Mapping, error) { return nil, refused }
+	for _, row := range []struct {
+		name string
+		file []byte
+		use  func(path string, o Options) error
+	}{
+		{"closed", slots(1, 2), func(path string, o Options) error {
+			table, err := Open(path, layout, o)
+			return errors.Join(err, table.Append(3, 0, 0), table.Trim(), table.Grow(), table.Close())
+		}},
+		{"dropped", slots(1, 2), func(path string, o Options) error {
+			table, err := Open(path, layout, o)
+			return errors.Join(err, table.Reset(), table.Append(3, 0, 0), table.Drop())
+		}},
+		{"read", slots(1, 2), func(path string, o Options) error {
+			table, err := OpenReadOnly(path, layout, o)
+			return errors.Join(err, table.Check(), table.Close())
+		}},
+		{"the only slot emptied", slots(1), func(path string, o Options) error {
+			table, err := Open(path, layout, Options{FS: o.FS, MaxBytes: layout.EntrySize})
+			return errors.Join(err, table.Reset(), table.Append(3, 0, 0), table.Close())
+		}},
+		{"refused for its length", slots(1, 2)[:13], func(path string, o Options) error {
+			_, err := Open(path, layout, o)
+			return mustFail(err)
+		}},
+		{"refused for its last entry", slots(5, 1, 2), func(path string, o Options) error {
+			_, err := Open(path, layout, o)
+			return mustFail(err)
+		}},
+		{"not mapped", slots(1, 2), func(path string, o Options) error {
+			_, err := Open(path, layout, Options{FS: &hookFS{FS: o.FS, mapFile: noMapping}})
+			return mustFail(err)
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			fixed := newFixedFS()
+			path := filepath.Join(t.TempDir(), "table")
+			require.NoError(t, os.WriteFile(path, row.file, 0o644))
+			require.NoError(t, row.use(path, Options{FS: fixed, MaxBytes: 1200}))
+			require.NoError(t, fixed.Rename(path, path+".deleted"))
+			require.NoError(t, fixed.Remove(path+".deleted"))
+
+			table, err := Create(path, layout, Options{FS: fixed})
+			require.NoError(t, err)
+			require.ErrorIs(t, fixed.Rename(path, path+".deleted"), vfs.ErrMapped, "the file system is strict")
+			require.NoError(t, table.Close())
+		})
+	}
+}
+
+func mustFail(err error) error {
+	if err == nil {
+		return errors.New("did not fail")
+	}
+	return nil
+}
+
 func TestClosedTableRefusesChanges(t *testing.T) {
 	table, _ := filled(t, 3, Options{})
 	require.NoError(t, table.Close())

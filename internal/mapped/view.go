@@ -46,7 +46,7 @@ type View struct {
 // Read fails with a *FaultError if the mapped memory does, and then f may have
 // got anywhere; or if it did before, and then f is not called.
 func (t *Table) Read(f func(View)) (err error) {
-	if err := t.faulted(); err != nil {
+	if err := t.firstFault(); err != nil {
 		return err
 	}
 	// This is guarded again, because calling it would double the cost.
