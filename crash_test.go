@@ -4,116 +4,44 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"iter"
-	"maps"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seglog/seglog"
-	"github.com/seglog/seglog/internal/vfs/crashfs"
+	"github.com/seglog/seglog/logtest"
 	"github.com/seglog/seglog/record"
 )
 
 var crashStates = flag.Int("crash.states", 40, "disk states to try at each crash point")
 
-// ledger is what a workload knows of its log: what must be there after a crash,
-// and what may.
-type ledger struct {
-	mu      sync.Mutex
-	durable map[int64]string          // acknowledged as durable
-	ever    map[int64]map[string]bool // handed to an append, by offset
-	start   int64                     // below it nothing needs to be there
-	cut     int64                     // at or above it nothing needs to be there: a truncation is under way
-}
-
-func newLedger() *ledger {
-	return &ledger{durable: map[int64]string{}, ever: map[int64]map[string]bool{}, cut: 1 << 62}
-}
-
-func (g *ledger) attempt(offset int64, value string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ever[offset] == nil {
-		g.ever[offset] = map[string]bool{}
-	}
-	g.ever[offset][value] = true
-}
-
-func (g *ledger) acknowledge(offset int64, value string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.durable[offset] = value
-}
-
-// claims are what a ledger says of the disk at one moment.
-type claims struct {
-	must map[int64]string          // every state holds them
-	may  map[int64]map[string]bool // no state holds anything else
-	// order is the offsets that were appended, ascending: no state has a record
-	// and not the one before it, down to the log start.
-	order []int64
-}
-
-func (g *ledger) claims() claims {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c := claims{map[int64]string{}, map[int64]map[string]bool{}, slices.Sorted(maps.Keys(g.ever))}
-	for o, v := range g.durable {
-		if o >= g.start && o < g.cut {
-			c.must[o] = v
-		}
-	}
-	for o, values := range g.ever {
-		c.may[o] = maps.Clone(values)
-	}
-	return c
-}
-
-// during are the claims that hold whenever between two moments a state was
-// taken: the hook runs in whichever goroutine touches the disk, and the workload
-// may go on meanwhile.
-func during(before, after claims) claims {
-	for o, v := range before.must {
-		if after.must[o] != v {
-			delete(before.must, o)
-		}
-	}
-	before.order = slices.DeleteFunc(before.order, func(o int64) bool { return after.may[o] == nil })
-	for o, values := range after.may {
-		if before.may[o] == nil {
-			before.may[o] = map[string]bool{}
-		}
-		maps.Copy(before.may[o], values)
-	}
-	return before
-}
-
-// driver does things to a log and keeps the ledger.
+// driver does things to a log and tells the model.
 type driver struct {
-	t      testing.TB
-	log    *seglog.Log
-	ledger *ledger
-	next   int
-	opts   seglog.Options
+	t     testing.TB
+	disk  *logtest.Disk
+	log   *seglog.Log
+	model *logtest.Model
+	next  int
+	opts  seglog.Options
+}
+
+func (d *driver) record() seglog.Record {
+	d.next++
+	return seglog.Record{Key: fmt.Appendf(nil, "k%d", d.next), Value: fmt.Appendf(nil, "value %d %0*d", d.next, d.next%200, 0),
+		Timestamp: int64(1000 + d.next)}
 }
 
 // replicate appends one record at a given offset.
 func (d *driver) replicate(offset int64) {
-	d.next++
-	v := fmt.Sprintf("replicated %d", d.next)
-	b := record.NewBuilder(record.BuilderOptions{BaseOffset: offset})
-	require.NoError(d.t, b.Append(record.Record{Value: []byte(v), Timestamp: int64(1000 + d.next)}))
-	batch, err := b.Build()
-	require.NoError(d.t, err)
-	d.ledger.attempt(offset, v)
+	r := d.record()
+	r.Offset = offset
+	a := d.model.Attempt(offset, r)
 	never := seglog.SyncNever
-	_, err = d.log.AppendReplicated(batch, &seglog.AppendOptions{Sync: &never})
+	_, err := d.log.AppendReplicated(batchAt(d.t, record.BuilderOptions{BaseOffset: offset}, r), &seglog.AppendOptions{Sync: &never})
 	require.NoError(d.t, err)
+	a.Appended(offset)
 }
 
 func (d *driver) reopen() {
@@ -121,110 +49,64 @@ func (d *driver) reopen() {
 	l, err := seglog.Open("log", d.opts)
 	require.NoError(d.t, err)
 	d.log = l
-	d.acknowledgeAll()
+	d.model.Durable(l.Offsets().Durable)
+	require.NoError(d.t, d.model.Check(d.t.Context(), l))
 }
 
 func (d *driver) append(n int, policy seglog.SyncPolicy) {
 	records := make([]seglog.Record, n)
-	base := d.log.Offsets().End
 	for i := range records {
-		d.next++
-		v := fmt.Sprintf("value %d %0*d", d.next, d.next%200, 0)
-		records[i] = seglog.Record{Key: fmt.Appendf(nil, "k%d", d.next), Value: []byte(v), Timestamp: int64(1000 + d.next)}
-		d.ledger.attempt(base+int64(i), v)
+		records[i] = d.record()
 	}
-	at, err := d.log.Append(records, &seglog.AppendOptions{Sync: &policy})
+	base := d.log.Offsets().End
+	at, err := d.model.Append(d.log, records, &seglog.AppendOptions{Sync: &policy})
 	require.NoError(d.t, err)
 	require.Equal(d.t, base, at.BaseOffset)
 	if policy == seglog.SyncAlways {
-		d.acknowledgeAll()
-	}
-}
-
-// acknowledgeAll notes everything below the durable offset.
-func (d *driver) acknowledgeAll() {
-	durable := d.log.Offsets().Durable
-	for r, err := range d.log.Records(context.Background(), d.log.Offsets().Start, nil) {
-		require.NoError(d.t, err)
-		if r.Offset < durable {
-			d.ledger.acknowledge(r.Offset, string(r.Value))
-		}
+		require.Greater(d.t, d.log.Offsets().Durable, at.LastOffset)
 	}
 }
 
 func (d *driver) sync() {
 	require.NoError(d.t, d.log.Sync())
-	d.acknowledgeAll()
+	d.model.Durable(d.log.Offsets().End)
+}
+
+func (d *driver) roll() {
+	_, err := d.log.Roll()
+	require.NoError(d.t, err)
 }
 
 func (d *driver) truncate(offset int64) {
-	cut := offset // a batch that holds offset in its middle goes completely
-	for b, err := range d.log.Batches(context.Background(), d.log.Offsets().Start, nil) {
-		require.NoError(d.t, err)
-		if b.BaseOffset() < offset && offset <= b.LastOffset() {
-			cut = b.BaseOffset()
-		}
-	}
-	g := d.ledger
-	g.mu.Lock()
-	g.cut = cut
-	g.mu.Unlock()
+	done := d.model.Truncating(offset)
 	require.NoError(d.t, d.log.TruncateTo(offset))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for o := range g.ever {
-		if o >= cut {
-			delete(g.durable, o)
-			delete(g.ever, o) // gone for good: it must not come back
-		}
-	}
-	g.cut = 1 << 62
+	done(nil)
 }
 
+// deleteBefore: the new log start is on disk when it returns.
 func (d *driver) deleteBefore(offset int64) {
-	d.ledger.mu.Lock()
-	d.ledger.start = offset
-	d.ledger.mu.Unlock()
+	done := d.model.Deleting(offset)
 	require.NoError(d.t, d.log.DeleteBefore(offset))
+	done(offset)
+	for state := range d.disk.States(5, 1) {
+		opts := d.opts
+		opts.FS = state.FS()
+		l, err := seglog.Open("log", opts)
+		require.NoError(d.t, err)
+		require.GreaterOrEqual(d.t, l.Offsets().Start, offset, "%s", state)
+		require.NoError(d.t, l.Close())
+	}
 }
 
-// requireSurvived opens the log of a disk that lost power and holds it against
-// the ledger: nothing durable is missing, nothing is there that was never
-// appended, and the log goes on.
-func requireSurvived(t testing.TB, disk *crashfs.FS, c claims, opts seglog.Options, what string) {
-	opts.FS = disk
+// requireSurvived opens the log of a disk that lost power, or whose process was
+// killed, and compares it with the model: nothing durable is missing, nothing is
+// there that was never appended, and the log goes on.
+func requireSurvived(t testing.TB, c logtest.Crash, opts seglog.Options, what string) {
+	opts.FS = c.Disk.FS()
 	l, err := seglog.Open("log", opts)
 	require.NoError(t, err, what)
-	found := map[int64]string{}
-	var newest []seglog.TimestampOffset // each the first with its timestamp or a later one
-	last := int64(-1)
-	for r, err := range l.Records(context.Background(), l.Offsets().Start, nil) {
-		require.NoError(t, err, what)
-		require.Greater(t, r.Offset, last, what)
-		last = r.Offset
-		found[r.Offset] = string(r.Value)
-		if n := len(newest); n == 0 || r.Timestamp > newest[n-1].Timestamp {
-			newest = append(newest, seglog.TimestampOffset{Timestamp: r.Timestamp, Offset: r.Offset})
-		}
-		require.True(t, c.may[r.Offset][string(r.Value)], "%s: offset %d holds %q, which was never appended there", what, r.Offset, r.Value)
-	}
-	for i, o := range c.order {
-		if _, ok := found[o]; ok && i > 0 && c.order[i-1] >= l.Offsets().Start {
-			require.Contains(t, found, c.order[i-1], "%s: there is offset %d, and not the one before it", what, o)
-		}
-	}
-	for o, v := range c.must {
-		require.Equal(t, v, found[o], "%s: offset %d was durable", what, o)
-	}
-	for _, want := range newest {
-		r, err := l.Get(want.Offset)
-		require.NoError(t, err, what)
-		require.Equal(t, found[want.Offset], string(r.Value), what)
-		got, ok, err := l.OffsetForTime(want.Timestamp)
-		require.NoError(t, err, what)
-		require.True(t, ok, what)
-		require.Equal(t, want, got, what)
-	}
+	require.NoError(t, c.Check(context.Background(), l), what)
+	last := l.Offsets().End - 1
 	at, err := l.Append([]seglog.Record{{Value: []byte("after the crash")}}, nil)
 	require.NoError(t, err, what)
 	require.Greater(t, at.BaseOffset, last, what)
@@ -236,35 +118,30 @@ func requireSurvived(t testing.TB, disk *crashfs.FS, c claims, opts seglog.Optio
 	require.NoError(t, err, what)
 	require.True(t, l.Offsets().End == at.BaseOffset+1, what)
 	require.NoError(t, l.Close(), what)
+	require.Zero(t, c.Disk.Open()+c.Disk.Mapped()+c.Disk.Locked(), what)
 }
 
 // crashAtEveryOperation runs a workload and, before each operation of the file
-// system that changes something, tries states of the disk that a power loss there
-// may leave.
+// system that changes something, tries states of the disk that a kill and a power
+// loss there may leave.
 func crashAtEveryOperation(t *testing.T, opts seglog.Options, seed uint64, workload func(d *driver)) {
-	disk := crashfs.New(crashfs.Options{})
-	g := newLedger()
+	d := &driver{t: t, disk: logtest.NewDisk(logtest.DiskOptions{}), model: &logtest.Model{}, opts: opts}
 	var points, states atomic.Int64
-	disk.OnOp(func(op crashfs.Op) {
-		points.Add(1)
-		before := g.claims()
-		next, stop := iter.Pull(disk.States(*crashStates, seed+uint64(op.N)))
-		defer stop()
-		state, ok := next() // now the states are fixed
-		c := during(before, g.claims())
-		for ; ok; state, ok = next() {
-			states.Add(1)
-			requireSurvived(t, state.FS(), c, opts, fmt.Sprintf("crash before %s, %s", op, state))
+	d.disk.OnCrash(*crashStates, seed, d.model, func(c logtest.Crash) {
+		if c.Killed {
+			points.Add(1)
 		}
+		states.Add(1)
+		requireSurvived(t, c, opts, c.String())
 	})
-	o := opts
-	o.FS = disk
-	l, err := seglog.Open("log", o)
+	d.opts.FS = d.disk.FS()
+	l, err := seglog.Open("log", d.opts)
 	require.NoError(t, err)
-	d := &driver{t: t, log: l, ledger: g, opts: o}
+	d.log = l
 	workload(d)
+	require.NoError(t, d.model.Check(t.Context(), d.log))
 	require.NoError(t, d.log.Close())
-	disk.OnOp(nil)
+	d.disk.OnOp(nil)
 	t.Logf("%d crash points, %d disk states", points.Load(), states.Load())
 }
 
@@ -288,15 +165,13 @@ func TestNothingDurableIsLostInAPowerCut(t *testing.T) {
 		"rolls before anything is synced": func(d *driver) {
 			for range 5 {
 				d.append(4, seglog.SyncNever)
-				_, err := d.log.Roll()
-				require.NoError(d.t, err)
+				d.roll()
 			}
 		},
 		"gaps": func(d *driver) {
 			d.append(3, seglog.SyncNever)
 			d.replicate(10)
-			_, err := d.log.Roll()
-			require.NoError(d.t, err)
+			d.roll()
 			d.replicate(40)
 			d.append(2, seglog.SyncNever)
 			d.truncate(41)
@@ -305,8 +180,7 @@ func TestNothingDurableIsLostInAPowerCut(t *testing.T) {
 		"rolls": func(d *driver) {
 			for i := range 5 {
 				d.append(2, seglog.SyncPolicy(i%2))
-				_, err := d.log.Roll()
-				require.NoError(d.t, err)
+				d.roll()
 			}
 			d.sync()
 		},
@@ -362,8 +236,7 @@ func TestRandomHistoriesSurviveAPowerCut(t *testing.T) {
 					case 2:
 						d.sync()
 					case 3:
-						_, err := d.log.Roll()
-						require.NoError(t, err)
+						d.roll()
 					default:
 						d.append(1+random.IntN(4), seglog.SyncPolicy(random.IntN(2)))
 					}

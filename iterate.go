@@ -69,8 +69,13 @@ func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool)
 		return true
 	}
 	err := it.Reset(b)
+	next := w.from
 	for ok := err == nil && it.SkipTo(w.from); ok; ok = it.Next() {
 		r := it.Record()
+		if err = inOrder(b, r.Offset, next); err != nil {
+			break
+		}
+		next = r.Offset + 1
 		if r.Offset >= w.to {
 			return false
 		}
@@ -86,6 +91,15 @@ func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool)
 	}
 	err = w.log.tellDamaged(damagedBatch(w.scan.Segment(), w.position, b, err))
 	return yield(Record{}, fmt.Errorf("records: %w", err)) && w.opts.SkipDamaged
+}
+
+// inOrder makes sure of what a checksum does not: that offsets rise, and stay
+// within those of their batch. A legacy wrapper may say wrong where it ends.
+func inOrder(b record.Batch, offset, want int64) error {
+	if offset >= want && (offset <= b.LastOffset() || b.Magic() < record.MagicV2) {
+		return nil
+	}
+	return fmt.Errorf("record at offset %d, want %d to %d: %w", offset, want, b.LastOffset(), record.ErrInvalid)
 }
 
 // Batches yields the batches as they are stored, from the one that holds the

@@ -296,15 +296,28 @@ func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark)
 	active := segments[len(segments)-1]
 	if l.closedCleanly(active, clean) {
 		err := active.Activate()
-		if err == nil && active.NextOffset() == clean.EndOffset {
+		switch {
+		case err == nil && active.NextOffset() == clean.EndOffset:
 			l.recovery.Clean = true
 			return nil
-		}
-		if err != nil && !errors.Is(err, ErrCorrupt) {
+		case err == nil:
+			return l.refuseEnd(active, clean)
+		case !errors.Is(err, ErrCorrupt):
 			return err
 		}
 	}
 	return l.recover(segments)
+}
+
+// refuseEnd is for a log that ends, in as many bytes, at another offset than when it
+// was closed: base offsets are not under a checksum, and one has changed. The mark
+// stays, since it alone tells.
+func (l *Log) refuseEnd(active *segment.Segment, clean *checkpoint.CleanMark) error {
+	err := &CorruptionError{
+		File: active.Name(), BaseOffset: active.Base(), Position: clean.Size, FirstOffset: -1, LastOffset: -1,
+		Err: fmt.Errorf("the log ends at offset %d, and was closed at %d: the base offset of a batch is wrong", active.NextOffset(), clean.EndOffset),
+	}
+	return errors.Join(err, l.changeState(func(st *checkpoint.State) { st.Clean = clean }))
 }
 
 // closedCleanly reports whether the mark of a clean close is about the files

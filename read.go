@@ -220,7 +220,11 @@ func (r *reader) recordAt(offset int64) (rec *Record, next int64, found bool, er
 		return nil, next, false, r.damaged(b, err)
 	}
 	if r.it.SkipTo(offset) {
-		return r.it.Record(), next, true, nil
+		rec := r.it.Record()
+		if err := inOrder(b, rec.Offset, offset); err != nil {
+			return nil, next, false, r.damaged(b, err)
+		}
+		return rec, next, true, nil
 	}
 	if err := r.it.Err(); err != nil {
 		return nil, next, false, r.damaged(b, err)

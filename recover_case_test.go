@@ -82,6 +82,27 @@ func TestATornTailIsCutAlsoBehindACleanClose(t *testing.T) {
 	require.Equal(t, span(0, 1), offsetsOf(readAll(t, l, 0)))
 }
 
+// A size that claims too much makes a durable batch look like one that a crash kept
+// from being written. Its checksum, which does not cover the size, tells.
+func TestADurableBatchWithAWrongSizeIsNotATornTail(t *testing.T) {
+	l := openLog(t, t.TempDir(), quick)
+	appendEach(t, l, many(3, 100)...)
+	closeLog(t, l)
+	batches := batchesOf(t, l.Dir(), 0)
+	edit(t, segmentFile(l.Dir(), 0, ".log"), func(b []byte) []byte {
+		b[batches[2].position+9] ^= 1
+		return b
+	})
+	before := readFile(t, segmentFile(l.Dir(), 0, ".log"))
+	_, err := seglog.Open(l.Dir(), quick)
+	require.ErrorIs(t, err, seglog.ErrCorrupt)
+	require.Equal(t, before, readFile(t, segmentFile(l.Dir(), 0, ".log")))
+	report, err := seglog.Verify(t.Context(), l.Dir(), seglog.VerifyOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "bad_size", report.Problems[0].Kind)
+	require.Equal(t, seglog.Damage, report.Problems[0].Severity)
+}
+
 // K040
 func TestZerosBehindTheLastBatchAreCut(t *testing.T) {
 	for _, zeros := range []int{1, 5, 16, 17, 61, 4096, 1 << 20} {

@@ -100,11 +100,14 @@ func finish(s *segment.Segment) error {
 // all are .swap the new ones do, and replace every file in their range. Kafka:
 // LocalLog.replaceSegments.
 func (l *Log) replace(bases []int64, dispose func() error) error {
-	// The new names first: a .cleaned file that a crash took would not be missed.
-	if err := l.opts.FS.SyncDir(l.dir); err != nil {
-		return err
-	}
-	for _, base := range slices.Backward(bases) {
+	for i, base := range slices.Backward(bases) {
+		// All names must be there before the first segment may count: a .cleaned
+		// file that a crash took would not be missed.
+		if i == 0 {
+			if err := l.opts.FS.SyncDir(l.dir); err != nil {
+				return err
+			}
+		}
 		if err := l.renameSegment(base, layout.Cleaned, layout.Swap, segmentKinds...); err != nil {
 			return err
 		}
@@ -115,19 +118,23 @@ func (l *Log) replace(bases []int64, dispose func() error) error {
 	if err := dispose(); err != nil {
 		return err
 	}
-	// A .swap log replaces every file in its range, so an index must not have its
-	// last name on disk before the log has.
-	for _, kinds := range [][]layout.Kind{segmentKinds[:1], segmentKinds[1:]} {
-		for _, base := range bases {
-			if err := l.renameSegment(base, layout.Swap, layout.Live, kinds...); err != nil {
-				return err
-			}
+	// A .swap log replaces all files in its range, those of .swap logs before and
+	// behind it included. So logs get their last names one after the other, and
+	// indexes theirs when all logs have.
+	for _, base := range bases {
+		if err := l.renameSegment(base, layout.Swap, layout.Live, layout.Log); err != nil {
+			return err
 		}
 		if err := l.opts.FS.SyncDir(l.dir); err != nil {
 			return err
 		}
 	}
-	return nil
+	for _, base := range bases {
+		if err := l.renameSegment(base, layout.Swap, layout.Live, segmentKinds[1:]...); err != nil {
+			return err
+		}
+	}
+	return l.opts.FS.SyncDir(l.dir)
 }
 
 // segmentKinds are the files of a segment, in the order in which Kafka renames

@@ -71,11 +71,13 @@ func (s Severity) String() string {
 //	offset_order         a batch does not begin above the one before it
 //	offset_range         an offset does not belong into the segment
 //	max_timestamp        a record is later than its batch says (Warning)
+//	epoch_order          a leader epoch makes no sense, or is above that of the batch behind it (Warning)
 //	read_error           the file system cannot read the file here
 //	log_size             a log is larger than positions can tell
 //	torn_tail            the log ends in a part of a batch (Warning in the last segment)
 //	zero_tail            the log ends in zeros
 //	in_progress          the last batch is being written (Note)
+//	end_offset           the log ends at another offset than when it was closed
 //	segment_overlap      two segments have the same offsets
 //	segment_gap          offsets are missing between two segments (Warning)
 //	*_odd_length         the length is no whole number of entries
@@ -191,6 +193,7 @@ type verification struct {
 	writer    bool  // someone has the directory open for writing
 	cleanedTo int64 // below it, compaction is known to have been at work
 
+	tail    *segmentCheck  // of the last segment, when a directory is checked
 	damaged map[int64]bool // base offsets of damaged segments
 	broken  bool           // ReadableBelow is where the first damage is, and final
 
@@ -390,6 +393,15 @@ func (v *verification) join(before, job *segmentCheck, txns *openTxns) error {
 	}
 	if before == nil {
 		return nil
+	}
+	if last, first := before.epochs.last, job.epochs.first; last.known && first.known && first.epoch < last.epoch {
+		err := v.found(before.base, Problem{
+			Severity: Warning, Kind: "epoch_order", File: before.name, Position: last.pos, Offset: last.offset, Entry: -1,
+			Detail: fmt.Sprintf("leader epoch %d, and the next segment begins with %d", last.epoch, first.epoch),
+		})
+		if err != nil {
+			return err
+		}
 	}
 	switch {
 	case before.next > job.base:

@@ -40,6 +40,7 @@ func (v *verification) directory() error {
 	if err := v.measure(jobs); err != nil {
 		return err
 	}
+	v.tail = jobs[len(jobs)-1]
 	if err := v.segments(jobs); err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (v *verification) small(f layout.File) error {
 	case layout.PartitionMetadata:
 		_, err = checkpoint.ReadPartitionMetadata(v.opts.FS, path)
 	case layout.SeglogState:
-		_, err = checkpoint.ReadState(v.opts.FS, path)
+		return v.state(f, path)
 	case layout.MetaProperties:
 		_, err = checkpoint.ReadMetaProperties(v.opts.FS, path)
 	case layout.RecoveryPoint, layout.LogStart, layout.HighWatermark, layout.CleanerOffset:
@@ -179,6 +180,21 @@ func (v *verification) checkpointBad(f layout.File, e *checkpoint.CorruptError) 
 		where = fmt.Sprintf("line %d: ", e.Line)
 	}
 	return v.about(Damage, "checkpoint_bad", f.Name, "%swant %s, found %s", where, e.Expected, e.Found)
+}
+
+// state compares the mark of a clean close with where the log ends: the base offset
+// of the last batch is contradicted by nothing else.
+func (v *verification) state(f layout.File, path string) error {
+	state, err := checkpoint.ReadState(v.opts.FS, path)
+	tail, mark := v.tail, state.Clean
+	if err != nil || mark == nil || tail == nil || v.damaged[tail.base] || tail.err != nil ||
+		mark.Segment != tail.base || mark.Size != tail.bytes || mark.EndOffset == tail.next {
+		return v.parsed(f, err)
+	}
+	return v.found(tail.base, Problem{
+		Severity: Damage, Kind: "end_offset", File: tail.name, Position: tail.lastPos, Offset: tail.next - 1, Entry: -1,
+		Detail: fmt.Sprintf("the log ends at offset %d, and was closed at %d: the base offset of a batch is wrong", tail.next, mark.EndOffset),
+	})
 }
 
 func (v *verification) offsetCheckpoint(f layout.File, path string) error {

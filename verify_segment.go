@@ -54,6 +54,7 @@ type segmentCheck struct {
 	span    int64 // how many offsets the last batch takes
 	newest  int64 // largest timestamp so far
 	torn    bool  // the log ends in what is no batch
+	epochs  epochCheck
 	unsaid  int64 // bytes read since progress was told
 	present decoded
 	offsets indexCheck
@@ -284,9 +285,18 @@ func (s *segmentCheck) batch(b record.Batch, pos int64) error {
 		if err := s.tell(layout.Log, *fault); err != nil {
 			return err
 		}
+		if fault.Kind == "bad_codec" || fault.Kind == "too_large" {
+			// It is a batch all the same: an index may lead to it.
+			if err := s.offsets.batch(pos, b.BaseOffset(), b); err != nil {
+				return err
+			}
+		}
 		return s.passOver(s.walker.Part())
 	}
 	if err := s.order(b, pos); err != nil {
+		return err
+	}
+	if err := s.epochs.batch(s, b, pos); err != nil {
 		return err
 	}
 	s.batches++
@@ -394,6 +404,45 @@ func (s *segmentCheck) blameLast(b record.Batch, pos int64) (bool, error) {
 	}
 	offset := int64(binary.BigEndian.Uint64(third[:]))
 	return offset < s.next && offset > b.LastOffset(), nil
+}
+
+// epochCheck compares the leader epochs of batches, which no checksum covers: they
+// never fall.
+type epochCheck struct {
+	first, last, before epochAt // of the segment, and the one before the last
+}
+
+type epochAt struct {
+	epoch  int32
+	known  bool
+	pos    int64
+	offset int64
+}
+
+func (e *epochCheck) batch(s *segmentCheck, b record.Batch, pos int64) error {
+	at := epochAt{b.LeaderEpoch(), true, pos, b.BaseOffset()}
+	switch {
+	case b.Magic() < record.MagicV2 || at.epoch == record.NoLeaderEpoch:
+		return nil
+	case at.epoch < 0:
+		return s.told(Warning, "epoch_order", pos, at.offset, 0, "leader epoch %d makes no sense", at.epoch)
+	case !e.first.known:
+		e.first = at
+	case at.epoch < e.last.epoch && e.before.known && at.epoch < e.before.epoch:
+		return s.told(Warning, "epoch_order", pos, at.offset, 0, "leader epoch %d follows %d", at.epoch, e.last.epoch)
+	case at.epoch < e.last.epoch:
+		err := s.told(Warning, "epoch_order", e.last.pos, e.last.offset, 0, "leader epoch %d, and the batch behind it has %d", e.last.epoch, at.epoch)
+		if err != nil {
+			return err
+		}
+		if e.last == e.first {
+			e.first = at
+		}
+		e.last = at
+		return nil
+	}
+	e.before, e.last = e.last, at
+	return nil
 }
 
 // enter compares a good batch with the indexes.

@@ -82,6 +82,11 @@ func (s *Segment) openIndexesLocked() error {
 	if s.opts.ReadOnly {
 		s.open.index = usable(index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions()))
 		s.open.time = usable(timeindex.OpenReadOnly(s.timeIndexPath(), s.base, s.timeIndexOptions()))
+		if s.newestContradicted() {
+			err := s.open.time.Close()
+			s.open.time = nil
+			return err
+		}
 		return nil
 	}
 	ix, err := index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions())
@@ -96,7 +101,12 @@ func (s *Segment) openIndexesLocked() error {
 	}
 	if err == nil && terr == nil {
 		s.open.index, s.open.time = ix, tx
-		return nil
+		if !s.newestContradicted() {
+			return nil
+		}
+		terr = errUnusable
+		s.open.index, s.open.time = nil, nil
+		tx.Close()
 	}
 	if ix != nil && err == nil {
 		ix.Close()

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/seglog/seglog/index"
+	"github.com/seglog/seglog/record"
 )
 
 // SeekOffset aims c at the first batch whose last offset is at or above
@@ -79,15 +80,47 @@ func (s *Segment) floor(offset int64) index.Entry {
 // SeekTime aims c at the first batch whose largest timestamp is at or above
 // timestamp and whose last offset is at or above start. io.EOF when there is
 // none. The segment must be acquired.
+//
+// The time index gives an offset below which all is older. An entry that its own
+// batch contradicts is not believed: the scan then starts at start.
 func (s *Segment) SeekTime(c *Scanner, timestamp, start int64) error {
-	from := start
 	if s.open.time != nil {
-		from = max(from, s.open.time.Lookup(timestamp).Offset)
+		e := s.open.time.Lookup(timestamp)
+		if e.Offset > start && e.Timestamp >= 0 {
+			if h, err := s.seekHeader(c, e.Offset); err == nil && h.MaxTimestamp <= e.Timestamp {
+				return c.SkipOlder(timestamp)
+			}
+		}
 	}
-	if err := s.SeekOffset(c, from); err != nil {
+	if err := s.SeekOffset(c, start); err != nil {
 		return err
 	}
 	return c.SkipOlder(timestamp)
+}
+
+// seekHeader is SeekOffset, and the header of what it finds.
+func (s *Segment) seekHeader(c *Scanner, offset int64) (record.Summary, error) {
+	if err := s.SeekOffset(c, offset); err != nil {
+		return record.Summary{}, err
+	}
+	return c.Header()
+}
+
+// newestContradicted reports whether the last entry of the time index, which
+// stands for the whole segment, is not what the batch it is about says: then a
+// segment would be passed over, or removed for its age, without a reason. A batch
+// that cannot be read contradicts nothing.
+func (s *Segment) newestContradicted() bool {
+	last, ok := s.lastTimeEntry()
+	if !ok {
+		return false
+	}
+	var c Scanner
+	h, err := s.seekHeader(&c, last.Offset)
+	if errors.Is(err, io.EOF) {
+		return !s.opts.ReadOnly // a writer may have added it since the end was fixed
+	}
+	return err == nil && h.MaxTimestamp != last.Timestamp
 }
 
 // SkipOlder advances to the first batch, from the present one on, whose largest

@@ -139,7 +139,7 @@ func (w *Walker) classify() (Part, error) {
 		return w.unreadable(bad, errors.Is(bad, record.ErrShort))
 	}
 	if int64(s.Size) > left {
-		return w.unreadable(fmt.Errorf("batch claims %d bytes, %d remain: %w", s.Size, left, record.ErrShort), true)
+		return w.tooLong(s, left)
 	}
 	whole := Part{Kind: Whole, Position: w.pos, Size: int64(s.Size), Summary: s}
 	if w.SkipChecksums {
@@ -152,6 +152,21 @@ func (w *Walker) classify() (Part, error) {
 		return whole, err
 	}
 	return w.damaged(whole, bad)
+}
+
+// tooLong describes a batch that claims more bytes than are left. Nothing is missing
+// of it if its checksum, which does not cover the size, is that of the rest.
+func (w *Walker) tooLong(s record.Summary, left int64) (Part, error) {
+	claim := s.Size
+	s.Size = int(left)
+	stored, computed, err := w.sum(w.pos, s)
+	if err != nil {
+		return Part{}, err
+	}
+	if stored == computed {
+		return w.unreadable(fmt.Errorf("batch claims %d bytes, and its checksum is that of the %d that remain", claim, left), false)
+	}
+	return w.unreadable(fmt.Errorf("batch claims %d bytes, %d remain: %w", claim, left, record.ErrShort), true)
 }
 
 // damaged tells whether a batch with a wrong checksum ends where it says: the

@@ -91,6 +91,8 @@ func TestWalkerTellsWhatTheEndIs(t *testing.T) {
 		noise[i] = byte(rand.New(rand.NewPCG(1, uint64(i))).Uint32())
 	}
 	zeros := make([]byte, 300)
+	tooLong := bytes.Clone(log)
+	tooLong[positions[2]+9] ^= 1
 	for _, tt := range []struct {
 		name string
 		log  []byte
@@ -99,6 +101,8 @@ func TestWalkerTellsWhatTheEndIs(t *testing.T) {
 		{"whole", log, []PartKind{Whole, Whole, Whole}},
 		{"empty", nil, nil},
 		{"last batch without its last bytes", log[:len(log)-9], []PartKind{Whole, Whole, Torn}},
+		{"last batch with a size that claims more than there is", tooLong, []PartKind{Whole, Whole, Unreadable}},
+		{"such a batch without its last bytes", tooLong[:len(log)-9], []PartKind{Whole, Whole, Torn}},
 		{"part of a header", log[:positions[2]+40], []PartKind{Whole, Whole, Torn}},
 		{"a few bytes", log[:positions[2]+9], []PartKind{Whole, Whole, Torn}},
 		{"zeros", append(bytes.Clone(log), zeros...), []PartKind{Whole, Whole, Whole, Zeros}},
