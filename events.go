@@ -7,8 +7,9 @@ import (
 )
 
 // Events are functions a log calls when something happens that its operator may
-// want to know. Any may be nil. They are called one at a time for each kind, may
-// block for a while without holding up appends, and must not close the log.
+// want to know. Any may be nil. They may be called from several goroutines at a
+// time, and block for a while without holding up appends; they must not close the
+// log, and Removed must not remove or truncate.
 type Events struct {
 	// Opened is called at the end of Open with what was found and done.
 	Opened func(Recovery)
@@ -20,7 +21,8 @@ type Events struct {
 	Removed func(RetentionResult)
 	// Failed is called once, when the log enters the failed state.
 	Failed func(cause error)
-	// Damaged is called when reading meets damage.
+	// Damaged is called when reading meets damage, but not while it is being
+	// called already.
 	Damaged func(*CorruptionError)
 }
 
@@ -82,8 +84,8 @@ func (l *Log) tellDamaged(err error) error {
 	var damage *CorruptionError
 	if errors.As(err, &damage) {
 		l.logger().Warn("damage in the log", "cause", damage)
-		if f := l.opts.Events.Damaged; f != nil {
-			l.telling.Lock()
+		// TryLock: a function that reads may meet the same damage.
+		if f := l.opts.Events.Damaged; f != nil && l.telling.TryLock() {
 			defer l.telling.Unlock()
 			f(damage)
 		}

@@ -251,13 +251,24 @@ func (w *walk) load() error {
 		switch {
 		case errors.Is(err, io.EOF) && w.scan.Segment() == w.log.set.Load().active:
 			return err // at the log end
-		case errors.Is(err, io.EOF), errors.Is(err, segment.ErrRetired), errors.Is(err, errStale):
+		case errors.Is(err, io.EOF):
+			w.leaveSegment()
+		case errors.Is(err, segment.ErrRetired), errors.Is(err, errStale):
 			w.aimed = false
 		default:
 			return err
 		}
 	}
 	return w.loadAnew()
+}
+
+// leaveSegment goes on to the next segment, all of this one having been read.
+// Seeking the next offset in here again could meet damage that was stepped over.
+func (w *walk) leaveSegment() {
+	w.aimed = false
+	if next := w.log.set.Load().after(w.scan.Segment().Base()); next != nil {
+		w.from = max(w.from, next.Base())
+	}
 }
 
 var errStale = errors.New("log was truncated meanwhile")
@@ -336,17 +347,12 @@ func (w *walk) stepOver() bool {
 	w.aimed, w.have = false, false
 	set := w.log.set.Load()
 	s := set.floor(damage.BaseOffset)
-	if s == nil || s.Base() != damage.BaseOffset || s.Acquire() != nil {
+	if s == nil || s.Base() != damage.BaseOffset {
 		return true // gone meanwhile: seek again
 	}
 	end := w.limit()
-	pos, err := s.NextWhole(damage.Position)
-	if err == nil {
-		w.scan.Reset(s, pos, s.View().Size)
-		w.aimed, w.upper = true, set.upper(s)
-	}
-	s.Release()
-	if err == nil {
+	switch err := w.aimBehind(s, set, damage.Position); {
+	case err == nil, errors.Is(err, segment.ErrRetired):
 		return true
 	}
 	switch next := set.after(s.Base()); {
@@ -358,4 +364,19 @@ func (w *walk) stepOver() bool {
 		return false
 	}
 	return true
+}
+
+// aimBehind aims at the first sound batch of s behind the damage at pos.
+func (w *walk) aimBehind(s *segment.Segment, set *segmentSet, pos int64) error {
+	if err := w.log.acquire(s); err != nil {
+		return err
+	}
+	defer s.Release()
+	next, err := s.NextWhole(pos)
+	if err != nil {
+		return err
+	}
+	w.scan.Reset(s, next, s.View().Size)
+	w.aimed, w.upper = true, set.upper(s)
+	return nil
 }

@@ -32,7 +32,7 @@ func (l *Log) list() (listing, error) {
 	}
 	for _, e := range entries {
 		f, ok := layout.ParseFile(e.Name())
-		if !ok || !e.Type().IsRegular() {
+		if !ok || !l.isFile(e) {
 			continue // not ours: never read, moved or deleted
 		}
 		switch f.State {
@@ -51,6 +51,16 @@ func (l *Log) list() (listing, error) {
 		}
 	}
 	return found, nil
+}
+
+// isFile reports whether an entry is a file, or a link to one: an operator may
+// have moved a segment to another disk.
+func (l *Log) isFile(e fs.DirEntry) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.Type().IsRegular()
+	}
+	fi, err := l.opts.FS.Stat(filepath.Join(l.dir, e.Name()))
+	return err == nil && fi.Mode().IsRegular()
 }
 
 // verdict is what to do with the files of a directory. Kafka's LogLoader.java
@@ -158,25 +168,67 @@ func (l *Log) judge() (directory, error) {
 		return directory{}, fmt.Errorf("judge leftovers: %w", err)
 	}
 	v.remove = append(v.remove, orphans(v)...)
-	for _, f := range v.remove {
+	// Without the .cleaned files beside it a .swap that does not count would, and
+	// without its .swap a replaced file would: the order must be that on the disk.
+	if err := l.removeFiles(v.remove, isSwap); err != nil {
+		return directory{}, err
+	}
+	if err := l.removeFiles(v.remove, func(f layout.File) bool { return !isSwap(f) }); err != nil {
+		return directory{}, err
+	}
+	return v.directory(), l.putInPlace(v.rename)
+}
+
+func isSwap(f layout.File) bool { return f.State == layout.Swap }
+
+// removeFiles durably removes those of files that are meant.
+func (l *Log) removeFiles(files []layout.File, meant func(layout.File) bool) error {
+	removed := len(l.recovery.Removed)
+	for _, f := range files {
+		if !meant(f) {
+			continue
+		}
 		if err := l.opts.FS.Remove(filepath.Join(l.dir, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return directory{}, err
+			return err
 		}
 		l.recovery.Removed = append(l.recovery.Removed, f.Name)
 	}
-	for _, f := range v.rename {
-		live := layout.SegmentFileName(f.Kind, f.Base, layout.Live)
-		if err := l.opts.FS.Rename(filepath.Join(l.dir, f.Name), filepath.Join(l.dir, live)); err != nil {
-			return directory{}, err
-		}
-		l.recovery.Swapped = append(l.recovery.Swapped, f.Name)
+	if len(l.recovery.Removed) == removed {
+		return nil
 	}
-	if len(v.remove)+len(v.rename) > 0 {
-		if err := l.opts.FS.SyncDir(l.dir); err != nil {
-			return directory{}, err
+	return l.opts.FS.SyncDir(l.dir)
+}
+
+// putInPlace gives .swap files their last names, in the order of replace and for
+// its reasons.
+func (l *Log) putInPlace(swap []layout.File) error {
+	for _, f := range swap {
+		if isLog(f) {
+			if err := errors.Join(l.unswap(f), l.opts.FS.SyncDir(l.dir)); err != nil {
+				return err
+			}
 		}
 	}
-	return v.directory(), nil
+	for _, f := range swap {
+		if !isLog(f) {
+			if err := l.unswap(f); err != nil {
+				return err
+			}
+		}
+	}
+	if len(swap) == 0 {
+		return nil
+	}
+	return l.opts.FS.SyncDir(l.dir)
+}
+
+func (l *Log) unswap(f layout.File) error {
+	live := layout.SegmentFileName(f.Kind, f.Base, layout.Live)
+	if err := l.opts.FS.Rename(filepath.Join(l.dir, f.Name), filepath.Join(l.dir, live)); err != nil {
+		return err
+	}
+	l.recovery.Swapped = append(l.recovery.Swapped, f.Name)
+	return nil
 }
 
 // survey judges without touching anything: swap files that count are read

@@ -66,7 +66,7 @@ type Log struct {
 
 	opened   atomic.Int64 // segments whose files are open
 	closing  sync.Mutex   // held by the one who closes idle segments
-	telling  sync.Mutex   // held while Events.Damaged is called; taken last
+	telling  sync.Mutex   // held while Events.Damaged is called
 	flushing sync.Mutex   // held by the one who flushes sealed segments; before sync
 
 	locks    []io.Closer

@@ -219,6 +219,7 @@ func (l *Log) readState() error {
 	case err == nil:
 		l.ours = true
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, checkpoint.ErrCorrupt):
+		l.recovery.StateLost = errors.Is(err, checkpoint.ErrCorrupt)
 		state = checkpoint.State{RecoveryPoint: math.MaxInt64}
 	default:
 		return err
@@ -343,19 +344,25 @@ func (l *Log) recover(segments []*segment.Segment) error {
 	}
 	known := l.state.RecoveryPoint < math.MaxInt64
 	if !known {
-		if err := l.reindex(segments[:first]); err != nil {
+		var err error
+		if segments, err = l.reindex(segments); err != nil {
 			return err
 		}
+		first = len(segments) - 1
 	}
 	for i := first; i < len(segments); i++ {
 		s := segments[i]
-		o := segment.RecoverOptions{MayOverflow: !known}
+		o := segment.RecoverOptions{MayOverflow: !l.ours}
 		if known {
 			o.Durable = l.state.RecoveryPoint
 		}
 		r, err := s.Recover(o)
 		if errors.Is(err, segment.ErrOffsetOverflow) {
-			return l.splitAndRecover(segments, i)
+			if segments, err = l.splitOne(segments, i); err != nil {
+				return err
+			}
+			i--
+			continue
 		}
 		if err != nil {
 			return err
@@ -386,46 +393,47 @@ func (l *Log) recover(segments []*segment.Segment) error {
 	return nil
 }
 
-// splitAndRecover splits segment i, whose offsets do not fit, and starts over.
-func (l *Log) splitAndRecover(segments []*segment.Segment, i int) error {
+// splitOne splits segment i, whose offsets do not fit, and returns what the segments
+// are then.
+func (l *Log) splitOne(segments []*segment.Segment, i int) ([]*segment.Segment, error) {
 	bases, err := l.split(segment.Open(l.dir, segments[i].Base(), l.segmentOptions()))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, s := range segments {
-		if err := s.Retire(); err != nil {
-			return err
-		}
+	if err := segments[i].Retire(); err != nil {
+		return nil, err
 	}
-	var all []*segment.Segment
-	for j, s := range segments {
-		if j != i {
-			all = append(all, segment.Open(l.dir, s.Base(), l.segmentOptions()))
-			continue
-		}
-		for _, base := range bases {
-			all = append(all, segment.Open(l.dir, base, l.segmentOptions()))
-		}
+	parts := make([]*segment.Segment, len(bases))
+	for j, base := range bases {
+		parts[j] = segment.Open(l.dir, base, l.segmentOptions())
 	}
-	l.set.Store(newSegmentSet(all))
-	l.recovery.Scanned = 0
-	return l.recover(all)
+	segments = slices.Replace(slices.Clone(segments), i, i+1, parts...)
+	l.set.Store(newSegmentSet(segments))
+	return segments, nil
 }
 
 // reindex scans sealed segments of which nobody says that they were synced, and
-// makes their indexes anew. Damage in them is left where it is.
-func (l *Log) reindex(sealed []*segment.Segment) error {
-	for _, s := range sealed {
-		r, err := s.Reindex(segment.ReindexOptions{})
+// makes their indexes anew. Damage in them is left where it is, and what does not
+// fit one segment is split. It returns what the segments are then.
+func (l *Log) reindex(segments []*segment.Segment) ([]*segment.Segment, error) {
+	for i := 0; i < len(segments)-1; i++ {
+		r, err := segments[i].Reindex(segment.ReindexOptions{OverflowBelow: segments[i+1].Base()})
+		if errors.Is(err, segment.ErrOffsetOverflow) {
+			if segments, err = l.splitOne(segments, i); err != nil {
+				return nil, err
+			}
+			i-- // the first part is still to be scanned
+			continue
+		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		l.recovery.Scanned++
 		if r.Reason != nil {
 			l.recovery.Damaged = append(l.recovery.Damaged, r.Reason)
 		}
 	}
-	return nil
+	return segments, nil
 }
 
 // endAt makes segment i the last one. Those behind it are set aside, not

@@ -36,16 +36,20 @@ func (l *Log) split(s *segment.Segment) ([]int64, error) {
 }
 
 // splitInto copies the batches of s, up to the first damage if there is any, to
-// new segments whose file names end in suffix.
+// new segments whose file names end in suffix. The first has the base offset of s,
+// even if nothing fits it: files are replaced by their names, and a crash may leave
+// those of s beside the new ones.
 func (l *Log) splitInto(s *segment.Segment, suffix string) (bases []int64, damage, err error) {
-	var (
-		out *segment.Segment
-		c   segment.Scanner
-	)
 	if err := s.Acquire(); err != nil {
 		return nil, nil, err
 	}
 	defer s.Release()
+	out, err := l.createPart(s.Base(), suffix)
+	if err != nil {
+		return nil, nil, err
+	}
+	bases = []int64{s.Base()}
+	var c segment.Scanner
 	c.Reset(s, 0, s.View().Size)
 	for {
 		b, err := c.Checked()
@@ -56,19 +60,14 @@ func (l *Log) splitInto(s *segment.Segment, suffix string) (bases []int64, damag
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		if err == nil && !out.Fits(b.LastOffset()) {
+			if err = finish(out); err == nil {
+				out, err = l.createPart(b.BaseOffset(), suffix)
+				bases = append(bases, b.BaseOffset())
+			}
+		}
 		if err != nil {
 			return nil, nil, err
-		}
-		if out == nil || !out.Fits(b.LastOffset()) {
-			if err := finish(out); err != nil {
-				return nil, nil, err
-			}
-			o := l.segmentOptions()
-			o.Suffix = suffix
-			if out, err = segment.Create(l.dir, b.BaseOffset(), o); err != nil {
-				return nil, nil, err
-			}
-			bases = append(bases, out.Base())
 		}
 		if err := out.Append(setOf(b)); err != nil {
 			return nil, nil, errors.Join(err, out.Retire())
@@ -76,6 +75,12 @@ func (l *Log) splitInto(s *segment.Segment, suffix string) (bases []int64, damag
 		c.Advance()
 	}
 	return bases, damage, finish(out)
+}
+
+func (l *Log) createPart(base int64, suffix string) (*segment.Segment, error) {
+	o := l.segmentOptions()
+	o.Suffix = suffix
+	return segment.Create(l.dir, base, o)
 }
 
 func setOf(b record.Batch) segment.Set {
@@ -87,9 +92,6 @@ func setOf(b record.Batch) segment.Set {
 
 // finish makes a written segment durable and closes it.
 func finish(s *segment.Segment) error {
-	if s == nil {
-		return nil
-	}
 	return errors.Join(s.Sync(), s.Retire())
 }
 

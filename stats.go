@@ -104,6 +104,10 @@ func (l *Log) Stats() (Stats, error) {
 type Recovery struct {
 	// Clean: the log was closed properly and nothing was changed since.
 	Clean bool
+	// StateLost is true if the state file was damaged: a log start inside of
+	// the first segment is forgotten, and records that were deleted there are
+	// back.
+	StateLost bool
 	// Scanned counts the segments whose every batch was checked.
 	Scanned int
 	// Cut lists what was removed from segment files, because a crash left it

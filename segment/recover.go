@@ -70,6 +70,9 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 	}
 	end := s.size.Load()
 	p := replay{s: s, offsets: s.open.index, times: s.open.time, recovery: &o, visit: o.Visit}
+	if o.MayOverflow {
+		p.overflowBelow = s.base + maxOverflow
+	}
 	if err := p.run(end); err != nil {
 		return p.out, err
 	}
@@ -137,6 +140,10 @@ func (s *Segment) setAside(r *Recovery, end int64) error {
 type ReindexOptions struct {
 	// DryRun counts entries and writes nothing.
 	DryRun bool
+	// OverflowBelow is the base offset of the segment behind, if an old broker may
+	// have written this one: a batch below it whose offset does not fit is then good,
+	// and ends the call with ErrOffsetOverflow. Otherwise, and with 0, it is damage.
+	OverflowBelow int64
 	// Visit, if not nil, sees every good batch. Its error ends the call, and the
 	// indexes stay as they are.
 	Visit func(pos int64, b record.Batch) error
@@ -157,7 +164,7 @@ func (s *Segment) Reindex(o ReindexOptions) (Recovery, error) {
 	var r Recovery
 	if err == nil {
 		s.size.Store(fi.Size())
-		p := replay{s: s, visit: o.Visit}
+		p := replay{s: s, visit: o.Visit, overflowBelow: min(o.OverflowBelow, s.base+maxOverflow)}
 		if o.DryRun {
 			err = p.count()
 		} else {
@@ -299,6 +306,8 @@ type replay struct {
 	recovery *RecoverOptions // nil: step over damage instead of stopping there
 	visit    func(pos int64, b record.Batch) error
 
+	overflowBelow int64 // see ReindexOptions
+
 	out         Recovery
 	stranded    bool // good batches lie behind the damage
 	newest      TimestampOffset
@@ -381,7 +390,7 @@ func (p *replay) fault(part Part) (bad, err error) {
 	// damage if the batches behind it go on below; else an old broker let the
 	// segment grow beyond 32 bits.
 	bad = s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset, ErrOffsetOverflow)
-	if p.recovery == nil || !p.recovery.MayOverflow {
+	if h.LastOffset >= p.overflowBelow {
 		return bad, nil
 	}
 	if next, ok, err := p.walk.batchAt(part.Position + part.Size); err != nil || ok && next.LastOffset < h.LastOffset {
@@ -486,8 +495,12 @@ func (s *Segment) findEndLocked() error {
 			return s.corrupt(size, 0, -1, -1, fmt.Errorf("the index has an entry at position %d, behind the end", from))
 		}
 	}
-	if !timed {
-		from = 0 // an empty time index tells nothing of what was before
+	// The time index may know less than the offset index: its last entry says
+	// nothing of what lies behind it.
+	if timed {
+		from = min(from, s.floor(newest.Offset).Position)
+	} else {
+		from = 0
 	}
 	c.Reset(s, from, size)
 	for {
@@ -543,27 +556,27 @@ func (s *Segment) BoundTail() (Recovery, error) {
 		from = s.trustedPosition()
 	}
 	newest := s.Newest()
-	var c Scanner
-	c.Reset(s, from, fileEnd)
-	for {
-		b, err := c.Checked()
-		if errors.Is(err, io.EOF) {
-			break
+	var w Walker
+	w.Reset(s.open.log, s.base, from, fileEnd)
+	r.Bytes = from
+	for w.Next() { // damage that sound batches follow is not the end
+		p := w.Part()
+		if p.Kind != Whole || p.Summary.LastOffset < s.nextOffset {
+			if r.Reason == nil {
+				r.Reason = s.corrupt(p.Position, p.Size, -1, -1, p.Err)
+			}
+			continue
 		}
-		if errors.Is(err, ErrCorrupt) {
-			r.Reason = err
-			break
-		}
-		if err != nil {
-			return r, err
-		}
-		newest.raise(b.MaxTimestamp(), b.LastOffset())
-		s.nextOffset = b.LastOffset() + 1
+		newest.raise(p.Summary.MaxTimestamp, p.Summary.LastOffset)
+		s.nextOffset = p.Summary.LastOffset + 1
 		r.Batches++
-		c.Advance()
+		r.Bytes, r.Reason = p.Position+p.Size, nil
 	}
-	r.Bytes, r.Cut = c.pos, fileEnd-c.pos
-	s.size.Store(c.pos)
+	if err := w.Err(); err != nil {
+		return r, err
+	}
+	r.Cut = fileEnd - r.Bytes
+	s.size.Store(r.Bytes)
 	if last, ok := s.lastTimeEntry(); ok && first {
 		if last.Offset < s.nextOffset {
 			newest.raise(last.Timestamp, last.Offset)
@@ -571,7 +584,8 @@ func (s *Segment) BoundTail() (Recovery, error) {
 			s.open.time.Close()
 			s.open.time = nil
 			newest = TimestampOffset{-1, s.base}
-			if err := s.scanNewest(&c, 0, &newest); err != nil {
+			var c Scanner
+			if err := s.scanNewest(&c, 0, &newest); err != nil && !errors.Is(err, ErrCorrupt) {
 				return r, err
 			}
 		}

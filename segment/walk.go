@@ -268,10 +268,13 @@ func (w *Walker) resume() (int64, error) {
 	return w.search(w.pos+1, w.end)
 }
 
-// plausible reports whether a batch of this segment could start at offset. A
-// segment spans 31 bits of offsets; old brokers made some that span more.
+// maxOverflow is how many offsets a segment may have. It spans 31 bits of them; old
+// brokers made some that span more.
+const maxOverflow = 1 << 33
+
+// plausible reports whether a batch of this segment could start at offset.
 func (w *Walker) plausible(offset int64) bool {
-	return offset >= w.base && (offset-w.base)>>33 == 0
+	return offset >= w.base && offset-w.base < maxOverflow
 }
 
 // lookAhead is how far behind a batch a search looks for the next one to see

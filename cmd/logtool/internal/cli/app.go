@@ -21,10 +21,12 @@ import (
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// StdoutTerminal and StderrTerminal tell whether a person is looking.
-	StdoutTerminal, StderrTerminal bool
-	Getenv                         func(string) string
-	Now                            func() time.Time
+	// StdinTerminal tells whether a person can be asked, StdoutTerminal and
+	// StderrTerminal whether one is looking.
+	StdinTerminal, StdoutTerminal, StderrTerminal bool
+
+	Getenv func(string) string
+	Now    func() time.Time
 	// FS is where files are that a command reads by itself. The library opens
 	// logs on the same, real one.
 	FS vfs.FS
@@ -36,6 +38,7 @@ func System() Env {
 		Stdin:          os.Stdin,
 		Stdout:         os.Stdout,
 		Stderr:         os.Stderr,
+		StdinTerminal:  isTerminal(os.Stdin) && !isNull(os.Stdin),
 		StdoutTerminal: isTerminal(os.Stdout),
 		StderrTerminal: isTerminal(os.Stderr),
 		Getenv:         os.Getenv,
@@ -45,10 +48,20 @@ func System() Env {
 }
 
 // isTerminal takes any character device for a terminal. /dev/null is one too,
-// where it does not matter.
+// which does not matter to who writes.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&fs.ModeCharDevice != 0
+}
+
+// isNull reports whether nothing can come from f.
+func isNull(f *os.File) bool {
+	null, err := os.Stat(os.DevNull)
+	if err != nil {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && os.SameFile(null, info)
 }
 
 // App is one run of the tool: its environment, the flags that every command

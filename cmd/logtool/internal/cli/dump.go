@@ -301,6 +301,10 @@ func bySuffix(name string) layout.File {
 	for _, state := range []layout.State{layout.Deleted, layout.Cleaned, layout.Swap} {
 		name = strings.TrimSuffix(name, state.Suffix())
 	}
+	// A part of a log that was cut out names the position behind ".log.".
+	if i := strings.Index(name, layout.Log.Suffix()+"."); i >= 0 {
+		name = name[:i+len(layout.Log.Suffix())]
+	}
 	for kind := layout.Log; kind <= layout.Snapshot; kind++ {
 		if strings.HasSuffix(name, kind.Suffix()) {
 			return layout.File{Kind: kind, Name: name}

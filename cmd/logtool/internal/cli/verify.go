@@ -1,15 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/layout"
 )
 
 func newVerifyCommand(app *App) *cobra.Command {
@@ -78,10 +81,10 @@ func (o *verifyOptions) run(ctx context.Context, path string) error {
 	if err := o.summary(path, report, err == nil); err != nil {
 		return err
 	}
+	o.suggest(path, report)
 	if report.Damage == 0 {
 		return nil
 	}
-	o.suggest(path, report)
 	return Told(ErrDamage)
 }
 
@@ -96,8 +99,12 @@ func (o *verifyOptions) problem(p seglog.Problem) error {
 		// The files of a segment line up, save for the longest names.
 		return out.Linef("%-27s %s", p.File+":", out.Paint(style, text))
 	}
-	obj := out.Object("problem").
-		String("severity", p.Severity.String()).String("kind", p.Kind).Bytes("file", []byte(p.File))
+	return out.Emit(addProblem(out.Object("problem"), p))
+}
+
+// addProblem adds the fields of a finding.
+func addProblem(obj *Object, p seglog.Problem) *Object {
+	obj.String("severity", p.Severity.String()).String("kind", p.Kind).Bytes("file", []byte(p.File))
 	optional := func(name string, v int64) {
 		if v < 0 {
 			obj.Null(name)
@@ -108,7 +115,7 @@ func (o *verifyOptions) problem(p seglog.Problem) error {
 	optional("position", p.Position)
 	optional("offset", p.Offset)
 	optional("entry", int64(p.Entry))
-	return out.Emit(obj.Int("length", p.Length).String("detail", p.Detail))
+	return obj.Int("length", p.Length).String("detail", p.Detail)
 }
 
 // summary prints what was checked. Without damage, and if all could be checked,
@@ -156,21 +163,47 @@ func damageSummary(r seglog.VerifyReport) string {
 	return problems + fmt.Sprintf("; everything below offset %d is readable", r.ReadableBelow)
 }
 
-// suggest says on stderr how to look at the first damage.
+// suggest says on stderr what to do about what was found.
 func (o *verifyOptions) suggest(path string, r seglog.VerifyReport) {
 	if o.app.quiet {
 		return
 	}
-	for _, p := range r.Problems {
-		if p.Severity != seglog.Damage {
-			continue
-		}
-		file := path
-		if filepath.Base(path) != p.File {
-			file = filepath.Join(path, p.File)
-		}
+	if try := advise(path, r); try != "" {
 		o.app.Out.Flush()
-		fmt.Fprintf(o.app.Stderr, "try: logtool dump %s\n", file)
-		return
+		fmt.Fprintf(o.app.Stderr, "try: %s\n", try)
 	}
+}
+
+// advise is a command for what was found, if there is one. Of a log what is good
+// can be copied elsewhere. Indexes alone can be made anew, those that are missing
+// as well. A single file is shown.
+func advise(path string, r seglog.VerifyReport) string {
+	var file string // with damage
+	inIndex, inLog := false, false
+	for _, p := range r.Problems {
+		f, _ := layout.ParseFile(p.File)
+		index := f.Kind == layout.OffsetIndex || f.Kind == layout.TimeIndex || f.Kind == layout.TxnIndex
+		switch {
+		case p.Severity == seglog.Damage:
+			file = cmp.Or(file, p.File)
+			inIndex, inLog = inIndex || index, inLog || !index
+		case strings.HasSuffix(p.Kind, "index_missing"), strings.HasSuffix(p.Kind, "index_empty"):
+			inIndex = true
+		}
+	}
+	switch {
+	case filepath.Base(path) == file:
+		return "logtool dump " + path
+	case inLog:
+		return fmt.Sprintf("logtool recover %s --output-dir %s.recovered", path, filepath.Clean(path))
+	case inIndex && r.Segments > 0 && !isFile(path):
+		return "logtool reindex " + path
+	}
+	return ""
+}
+
+// isFile reports whether a path names a file of a log and not its directory.
+func isFile(path string) bool {
+	_, ours := layout.ParseFile(filepath.Base(path))
+	return ours
 }

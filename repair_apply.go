@@ -1,0 +1,200 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/leaderepoch"
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/segment"
+)
+
+// unknownOffset is the recovery point of a log of which it is not known.
+const unknownOffset = math.MaxInt64
+
+// apply makes the repairs. The order matters: whenever it is interrupted, the log
+// can be opened, and repaired again to the same result.
+func (r *repair) apply() error {
+	if err := errors.Join(r.smallFiles(), r.secure()); err != nil {
+		return err
+	}
+	for i, out := range r.segments {
+		var err error
+		base := r.dir.bases[i]
+		switch {
+		case len(out.ranges) > 0:
+			err = r.rewrite(i)
+		case out.reindexed:
+			_, err = segment.Open(r.log.dir, base, r.log.rescueOptions(r.sizes[i])).Reindex(segment.ReindexOptions{})
+		}
+		if err == nil && out.retried && len(out.ranges) == 0 {
+			err = r.log.writeAborted(base, out.aborted)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.log.settled(r.report.End)
+}
+
+// secure makes durable what is there, and says so in the state. Gaps behind the
+// recovery point are how Open sees what a power loss took: those that come now
+// must not be taken for such.
+func (r *repair) secure() error {
+	l := r.log
+	for i := range r.dir.bases {
+		if err := r.syncLog(i); err != nil {
+			return err
+		}
+	}
+	last := r.segments[len(r.segments)-1]
+	if r.report.End > last.next {
+		// Offsets that were in use are nowhere on disk but in a name.
+		s, err := segment.Create(l.dir, r.report.End, l.rescueOptions(0))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(s.Retire(), l.opts.FS.SyncDir(l.dir)); err != nil {
+			return err
+		}
+	}
+	return l.changeState(func(st *checkpoint.State) { st.RecoveryPoint, st.Clean = r.report.End, nil })
+}
+
+func (r *repair) syncLog(i int) error {
+	f, err := r.log.opts.FS.OpenFile(r.path(i), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// rewrite replaces segment i by one without its bad ranges, after keeping these.
+func (r *repair) rewrite(i int) error {
+	l, base, out := r.log, r.dir.bases[i], r.segments[i]
+	if err := r.keep(i); err != nil {
+		return err
+	}
+	w := &segmentWriter{log: l, aborted: out.aborted}
+	err := w.begin(base, r.sizes[i])
+	if err == nil {
+		left := out.ranges
+		_, err = r.sift(i, w.add, func(d DamagedRange) error {
+			if len(left) == 0 || d.Position != left[0].Position || d.Length != left[0].Length {
+				return fmt.Errorf("%s: position %d: %w", d.File, d.Position, errChanged)
+			}
+			left = left[1:]
+			return nil
+		})
+	}
+	if err == nil {
+		err = w.end()
+	}
+	if err != nil {
+		w.discard()
+		return err
+	}
+	return l.replace(w.bases, segment.Open(l.dir, base, l.segmentOptions()).Remove)
+}
+
+// keep writes the bytes that are to go to files beside the log.
+func (r *repair) keep(i int) error {
+	log, err := r.open(i)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	for _, d := range r.segments[i].ranges {
+		if d.SavedAs == "" {
+			continue
+		}
+		if err := r.save(io.NewSectionReader(log, d.Position, d.Length), d); err != nil {
+			return fmt.Errorf("keep %s: %w", d.SavedAs, err)
+		}
+	}
+	return r.log.opts.FS.SyncDir(r.log.dir)
+}
+
+// save writes one range. A file of that name has the same bytes, or a part of
+// them that a crash left.
+func (r *repair) save(from io.Reader, d DamagedRange) error {
+	path := filepath.Join(r.log.dir, d.SavedAs)
+	f, err := r.log.opts.FS.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(f, 0), from)
+	if err == nil {
+		err = f.Sync()
+	}
+	var sum string
+	if err == nil {
+		sum, err = hashOf(f, 0, d.Length)
+	}
+	if err == nil && sum != d.SHA256 {
+		err = errChanged
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = r.log.opts.FS.Remove(path) // the log still has the bytes
+	}
+	return err
+}
+
+// smallFiles puts aside or makes anew what is beside the segments.
+func (r *repair) smallFiles() error {
+	fsys, dir := r.log.opts.FS, r.log.dir
+	for _, name := range r.aside {
+		free, err := r.freeName(name)
+		if err != nil {
+			return err
+		}
+		if err := fsys.Rename(filepath.Join(dir, name), filepath.Join(dir, free)); err != nil {
+			return err
+		}
+	}
+	if r.noEpochs {
+		path := filepath.Join(dir, layout.LeaderEpochCheckpointName)
+		if err := vfs.WriteFileAtomic(fsys, path, leaderepoch.Append(nil, r.epochs.Entries())); err != nil {
+			return err
+		}
+	}
+	return fsys.SyncDir(dir)
+}
+
+// freeName is the name under which a file is put aside.
+func (r *repair) freeName(name string) (string, error) {
+	for n := 1; ; n++ {
+		free := name + segment.CutSuffix
+		if n > 1 {
+			free = fmt.Sprintf("%s.%d%s", name, n, segment.CutSuffix)
+		}
+		there, err := r.exists(free)
+		if !there || err != nil {
+			return free, err
+		}
+	}
+}
+
+// settled notes that all there is was checked and is durable, up to the given
+// end: the next Open need not look again.
+func (l *Log) settled(end int64) error {
+	found, err := l.survey()
+	if err != nil {
+		return err
+	}
+	last := found.bases[len(found.bases)-1]
+	info, err := l.opts.FS.Stat(filepath.Join(l.dir, layout.LogName(last)))
+	if err != nil {
+		return err
+	}
+	return l.changeState(func(st *checkpoint.State) {
+		st.RecoveryPoint = end
+		st.Clean = &checkpoint.CleanMark{EndOffset: end, Segment: last, Size: info.Size()}
+	})
+}

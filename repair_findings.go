@@ -1,0 +1,218 @@
+package seglog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/vfs"
+)
+
+// rescued is a Log that was not opened: it knows where its files are, and that
+// is all that Repair, Recover and Reindex need.
+func rescued(dir string, fsys vfs.FS, indexInterval int) (*Log, error) {
+	opts, err := Options{FS: fsys, IndexIntervalBytes: indexInterval}.resolve()
+	return &Log{dir: dir, opts: opts}, err
+}
+
+// claim finds the segments of a log that nobody else has open for writing. If it
+// is to be changed the lock is taken, for the caller to give back, and what a
+// crash left behind is settled as Open does.
+func (l *Log) claim(change bool) (directory, error) {
+	found, err := l.survey()
+	if err != nil {
+		return found, err
+	}
+	v := &verification{dir: l.dir, opts: VerifyOptions{FS: l.opts.FS}}
+	if len(found.bases) == 0 {
+		entries, err := l.opts.FS.ReadDir(l.dir)
+		if err != nil {
+			return found, err
+		}
+		return found, v.notALog(entries)
+	}
+	if !change {
+		if v.held() {
+			return found, &vfs.LockError{Name: filepath.Join(l.dir, layout.LockFileName)}
+		}
+		return found, l.readState()
+	}
+	if err := l.lock(); err != nil {
+		return found, err
+	}
+	if err := l.readState(); err != nil {
+		return found, err
+	}
+	found, err = l.judge()
+	found.suffix = nil // what was a .swap has its last name now
+	return found, err
+}
+
+// findings are what Verify finds in a log, sorted by what can be done about it.
+type findings struct {
+	ctx  context.Context
+	log  *Log
+	dir  directory
+	mine bool // the lock
+	jobs int
+	tell func(done, total int64) // may be nil
+
+	sizes       []int64 // of the logs; what is written later is not looked at
+	done, total int64   // bytes read, and to be read
+	writer      bool    // someone else is writing
+	goodBatches int64   // by Verify's count
+
+	bad      map[int64][]stretch // of logs, by base offset, in order
+	stale    map[int64]bool      // base offsets of segments whose indexes are to be made anew
+	aside    []string            // files to be put aside
+	noEpochs bool                // the leader epochs cannot be read
+	left     []Problem
+}
+
+// stretch is bytes of a log that are no good batch.
+type stretch struct {
+	pos, end     int64 // end is pos if it is not known where the batch ends
+	kind, reason string
+	problem      Problem
+}
+
+// look checks the directory. The caller will read all logs passes times, this
+// one included.
+func (f *findings) look(passes int64) error {
+	f.bad, f.stale = map[int64][]stretch{}, map[int64]bool{}
+	var bytes int64
+	for i := range f.dir.bases {
+		info, err := f.log.opts.FS.Stat(f.path(i))
+		if err != nil {
+			return err
+		}
+		f.sizes = append(f.sizes, info.Size())
+		bytes += info.Size()
+	}
+	f.total = passes * bytes
+	opts := VerifyOptions{Jobs: f.jobs, FS: f.log.opts.FS, OnProblem: f.sort}
+	if f.tell != nil {
+		opts.Progress = func(done, _ int64) { f.tell(min(done, bytes), f.total) }
+	}
+	v, err := newVerification(f.ctx, opts)
+	if err != nil {
+		return err
+	}
+	v.dir, v.mine = f.log.dir, f.mine
+	if err := errors.Join(v.directory(), errors.Join(v.errs...)); err != nil {
+		return err
+	}
+	f.done, f.writer, f.goodBatches = bytes, v.writer, f.goodBatches+v.report.Batches
+	for i := range f.dir.bases {
+		if err := f.settle(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sort decides what is to be done about a problem.
+func (f *findings) sort(p Problem) {
+	file, _ := layout.ParseFile(p.File)
+	switch {
+	case p.Severity == Note, p.Kind == "orphan": // opening the log for writing sees to orphans
+	case file.Kind == layout.Log && f.inLog(file.Base, p):
+	case file.Kind == layout.OffsetIndex, file.Kind == layout.TimeIndex:
+		f.stale[file.Base] = true
+	case file.Kind == layout.TxnIndex: // compared with the log later
+	case file.Kind == layout.Snapshot, file.Kind == layout.SeglogState, file.Kind == layout.LeaderEpochCheckpoint:
+		f.noEpochs = f.noEpochs || file.Kind == layout.LeaderEpochCheckpoint
+		if !slices.Contains(f.aside, p.File) {
+			f.aside = append(f.aside, p.File)
+		}
+	default:
+		f.leave(p)
+	}
+}
+
+func (f *findings) leave(p Problem) {
+	if len(f.left) < maxProblems {
+		f.left = append(f.left, p)
+	}
+}
+
+// inLog takes in a problem of a log. It returns false if nothing can be done
+// about it.
+func (f *findings) inLog(base int64, p Problem) bool {
+	switch p.Kind {
+	case "segment_overlap": // found again when the batches are read
+		return true
+	case "bad_codec", "too_large": // for us; the bytes are what was written
+		return false
+	}
+	if p.Length == 0 && p.Kind != "offset_order" {
+		return false
+	}
+	if p.Length == 0 {
+		f.goodBatches-- // it was counted for one
+	}
+	f.bad[base] = append(f.bad[base], stretch{pos: p.Position, end: p.Position + p.Length, kind: p.Kind, reason: p.Detail, problem: p})
+	return true
+}
+
+// settle puts the stretches of a segment in order, and finds where those end that
+// Verify has not measured.
+func (f *findings) settle(i int) error {
+	base := f.dir.bases[i]
+	all := f.bad[base]
+	if len(all) == 0 {
+		return nil
+	}
+	log, err := f.open(i)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	slices.SortStableFunc(all, func(a, b stretch) int { return cmp.Compare(a.pos, b.pos) })
+	var apart []stretch
+	before := int64(0)
+	for _, s := range all {
+		if s.end == s.pos {
+			if s.end, err = endOfBatch(log, s.pos); err != nil {
+				return err
+			}
+		}
+		s.end = min(s.end, f.sizes[i])
+		if s.pos = max(s.pos, before); s.pos < s.end {
+			apart = append(apart, s)
+			before = s.end
+		}
+	}
+	f.bad[base] = apart
+	return nil
+}
+
+// name is that of the log of segment i, and path its path.
+func (f *findings) name(i int) string {
+	base := f.dir.bases[i]
+	return layout.LogName(base) + f.dir.suffix[base]
+}
+
+func (f *findings) path(i int) string { return filepath.Join(f.log.dir, f.name(i)) }
+
+func (f *findings) last(i int) bool { return i == len(f.dir.bases)-1 }
+
+// advanced counts bytes for whoever watches.
+func (f *findings) advanced(n int64) {
+	if f.done += n; f.tell != nil {
+		f.tell(min(f.done, f.total), f.total)
+	}
+}
+
+// exists reports whether a file of the directory is there.
+func (f *findings) exists(name string) (bool, error) {
+	_, err := f.log.opts.FS.Stat(filepath.Join(f.log.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
