@@ -191,7 +191,7 @@ func (l *Log) dropLeftovers(segments []*segment.Segment) ([]*segment.Segment, er
 		o := l.segmentOptions()
 		o.ReadOnly, o.Open = true, nil
 		before := segment.Open(l.dir, segments[len(segments)-2].Base(), o)
-		_, err := before.BoundTail()
+		_, err := before.BoundTail(false)
 		if err := errors.Join(err, before.Retire()); err != nil {
 			return nil, err
 		}
@@ -529,7 +529,7 @@ func (l *Log) openReadOnly() error {
 // bound finds the end of a read-only log.
 func (l *Log) bound() error {
 	set := l.set.Load()
-	r, err := set.active.BoundTail()
+	r, err := set.active.BoundTail(l.closedCleanly(set.active, l.state.Clean) || l.brokerClosed())
 	if err != nil {
 		return err
 	}
@@ -544,6 +544,13 @@ func (l *Log) bound() error {
 	l.durable.Store(end)
 	l.start.Store(start)
 	return nil
+}
+
+// brokerClosed reports whether this is a partition of a broker that was shut
+// down properly.
+func (l *Log) brokerClosed() bool {
+	_, err := l.opts.FS.Stat(filepath.Join(filepath.Dir(l.dir), layout.CleanShutdownName))
+	return err == nil
 }
 
 // Refresh looks again for what another process has appended, rolled, removed

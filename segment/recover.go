@@ -534,7 +534,10 @@ func (s *Segment) positionLocked(offset int64) (int64, error) {
 // valid batches that are there now: a writer may be in the middle of the next
 // one, and behind an unclean stop there may be anything. Called again it takes
 // in what was appended since. It reports what lies behind the end.
-func (s *Segment) BoundTail() (Recovery, error) {
+//
+// clean says that the log was closed properly: then sound batches behind damage
+// belong to it. Otherwise it ends at the damage, where recovery will cut it.
+func (s *Segment) BoundTail(clean bool) (Recovery, error) {
 	s.open.Lock()
 	defer s.open.Unlock()
 	var r Recovery
@@ -559,11 +562,14 @@ func (s *Segment) BoundTail() (Recovery, error) {
 	var w Walker
 	w.Reset(s.open.log, s.base, from, fileEnd)
 	r.Bytes = from
-	for w.Next() { // damage that sound batches follow is not the end
+	for w.Next() {
 		p := w.Part()
 		if p.Kind != Whole || p.Summary.LastOffset < s.nextOffset {
 			if r.Reason == nil {
 				r.Reason = s.corrupt(p.Position, p.Size, -1, -1, p.Err)
+			}
+			if !clean {
+				break
 			}
 			continue
 		}
