@@ -280,7 +280,10 @@ func (s *soak) forget() {
 func (s *soak) maintain(ctx context.Context, random *rand.Rand) func() error {
 	return func() error {
 		if err := s.log.Wait(ctx, s.log.Offsets().End+random.Int64N(100)); err != nil {
-			return nil // it is over
+			if ctx.Err() != nil {
+				return nil // it is over
+			}
+			return err
 		}
 		switch n := random.IntN(20); {
 		case n < 2:
