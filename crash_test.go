@@ -15,7 +15,10 @@ import (
 	"github.com/seglog/seglog/record"
 )
 
-var crashStates = flag.Int("crash.states", 40, "disk states to try at each crash point")
+var (
+	crashStates = flag.Int("crash.states", 40, "disk states to try at each crash point")
+	crashSeeds  = flag.Uint64("crash.seeds", 4, "random histories to try")
+)
 
 // driver does things to a log and tells the model.
 type driver struct {
@@ -221,7 +224,7 @@ func TestNothingDurableIsLostInAPowerCut(t *testing.T) {
 }
 
 func TestRandomHistoriesSurviveAPowerCut(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range *crashSeeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 1))

@@ -266,9 +266,11 @@ func (w *walk) load() error {
 // Seeking the next offset in here again could meet damage that was stepped over.
 func (w *walk) leaveSegment() {
 	w.aimed = false
-	if next := w.log.set.Load().after(w.scan.Segment().Base()); next != nil {
-		w.from = max(w.from, next.Base())
+	next := w.log.set.Load().after(w.scan.Segment().Base())
+	if next == nil || w.log.overtaken(w.from) != nil {
+		return // what comes next may have been removed, and then loadAnew says so
 	}
+	w.from = max(w.from, next.Base())
 }
 
 var errStale = errors.New("log was truncated meanwhile")

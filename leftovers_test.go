@@ -230,10 +230,13 @@ func TestLeftoversOfACrashAreJudgedAsASet(t *testing.T) {
 
 			// Opened for writing, cut short anywhere, and opened again.
 			broken := disk.Kill()
+			states := 0
 			broken.OnCrash(*crashStates/8, 1, nil, func(c logtest.Crash) {
+				states++
 				requireSettled(t, c.Disk, row.want, c.String())
 			})
 			requireSettled(t, broken, row.want, "undisturbed")
+			t.Logf("%d disk states", states)
 		})
 	}
 }

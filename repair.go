@@ -164,7 +164,7 @@ func (r *repair) run(ctx context.Context, dir string) error {
 		return err
 	}
 	r.findings = findings{ctx: ctx, log: l, dir: found, mine: r.opts.Apply, jobs: r.opts.Jobs, tell: r.opts.Progress}
-	if err := r.look(2); err != nil {
+	if err := r.look(); err != nil {
 		return err
 	}
 	if err := r.readable(); err != nil {

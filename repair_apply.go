@@ -103,7 +103,8 @@ func (r *repair) rewrite(i int) error {
 	return l.replace(w.bases, segment.Open(l.dir, base, l.segmentOptions()).Remove)
 }
 
-// keep writes the bytes that are to go to files beside the log.
+// keep writes the bytes that are to go to files beside the log. Their names are
+// durable with those of the new segment, before it counts.
 func (r *repair) keep(i int) error {
 	log, err := r.open(i)
 	if err != nil {
@@ -118,7 +119,7 @@ func (r *repair) keep(i int) error {
 			return fmt.Errorf("keep %s: %w", d.SavedAs, err)
 		}
 	}
-	return r.log.opts.FS.SyncDir(r.log.dir)
+	return nil
 }
 
 // save writes one range. A file of that name has the same bytes, or a part of

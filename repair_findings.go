@@ -61,6 +61,10 @@ type findings struct {
 	jobs int
 	tell func(done, total int64) // may be nil
 
+	// meant limits what is looked at to the segments [first, end) of dir, their logs
+	// and indexes. Without an end it is all of the directory.
+	meant struct{ first, end int }
+
 	sizes       []int64 // of the logs; what is written later is not looked at
 	done, total int64   // bytes read, and to be read
 	writer      bool    // someone else is writing
@@ -80,20 +84,24 @@ type stretch struct {
 	problem      Problem
 }
 
-// look checks the directory. The caller will read all logs passes times, this
-// one included.
-func (f *findings) look(passes int64) error {
+// look checks the directory. The caller will read the logs a second time.
+func (f *findings) look() error {
 	f.bad, f.stale = map[int64][]stretch{}, map[int64]bool{}
+	all := f.meant.end == 0
+	if all {
+		f.meant.end = len(f.dir.bases)
+	}
+	f.sizes = make([]int64, len(f.dir.bases))
 	var bytes int64
-	for i := range f.dir.bases {
+	for i := f.meant.first; i < f.meant.end; i++ {
 		info, err := f.log.opts.FS.Stat(f.path(i))
 		if err != nil {
 			return err
 		}
-		f.sizes = append(f.sizes, info.Size())
+		f.sizes[i] = info.Size()
 		bytes += info.Size()
 	}
-	f.total = passes * bytes
+	f.total = 2 * bytes
 	opts := VerifyOptions{Jobs: f.jobs, FS: f.log.opts.FS, OnProblem: f.sort}
 	if f.tell != nil {
 		opts.Progress = func(done, _ int64) { f.tell(min(done, bytes), f.total) }
@@ -103,16 +111,34 @@ func (f *findings) look(passes int64) error {
 		return err
 	}
 	v.dir, v.mine = f.log.dir, f.mine
-	if err := errors.Join(v.directory(), errors.Join(v.errs...)); err != nil {
+	if all {
+		err = v.directory()
+	} else {
+		err = f.some(v)
+	}
+	if err := errors.Join(err, errors.Join(v.errs...)); err != nil {
 		return err
 	}
 	f.done, f.writer, f.goodBatches = bytes, v.writer, f.goodBatches+v.report.Batches
-	for i := range f.dir.bases {
+	for i := f.meant.first; i < f.meant.end; i++ {
 		if err := f.settle(i); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// some checks the segments that are meant.
+func (f *findings) some(v *verification) error {
+	v.writer = !v.mine && v.held()
+	var jobs []*segmentCheck
+	for i := f.meant.first; i < f.meant.end; i++ {
+		job := v.newSegmentCheck(f.dir.bases[i], f.dir.suffix[f.dir.bases[i]])
+		job.last = f.last(i)
+		job.live = job.last && v.writer
+		jobs = append(jobs, job)
+	}
+	return errors.Join(v.measure(jobs), v.segments(jobs))
 }
 
 // sort decides what is to be done about a problem.

@@ -53,7 +53,7 @@ type RecoverReport struct {
 	// LeftOut is what was met and is no good batch, in order.
 	LeftOut []DamagedRange
 	// Stopped is true if the copy ended at the last of LeftOut, and Behind is how
-	// many good batches lie behind it, whatever RecoverOptions.To is.
+	// many good batches lie behind it, in the segments that were meant.
 	Stopped bool
 	Behind  int64
 }
@@ -72,9 +72,11 @@ type OffsetRange struct{ First, Next int64 }
 // indexes are made as Repair makes them. What is not copied is what Verify calls
 // damage; batches that only we cannot read, because of their codec or size, are.
 //
+// Of a part of a log, only the segments that it lies in are read.
+//
 // When it returns without an error the new log is durable, complete and closed,
-// and Verify finds no damage in it. Otherwise nothing of it is left; after a
-// crash there may be, and Open finds no records there.
+// and Verify finds no damage in it but such batches. Otherwise nothing of it is
+// left; after a crash there may be, and Open finds no records there.
 func Recover(ctx context.Context, dir, newDir string, opts RecoverOptions) (RecoverReport, error) {
 	r := &recovering{opts: opts}
 	if err := r.run(ctx, dir, newDir); err != nil {
@@ -167,6 +169,12 @@ func (r *recovering) bounds() error {
 	if r.from >= r.to {
 		return &OptionError{Field: "To", Value: fmt.Sprint(r.to), Want: fmt.Sprintf("0, or above %d, where the copy begins", r.from)}
 	}
+	above := func(offset int64) int {
+		n, _ := slices.BinarySearch(r.dir.bases, offset)
+		return n
+	}
+	r.meant.first = max(0, above(r.from+1)-1) // the last that begins at or below it
+	r.meant.end = above(r.to)
 	return nil
 }
 
@@ -201,10 +209,10 @@ func (r *recovering) clear(made bool) {
 }
 
 func (r *recovering) copy() (err error) {
-	if err := r.look(2); err != nil {
+	if err := r.look(); err != nil {
 		return err
 	}
-	if r.txns, err = newAbortedTxns(r.log.opts.FS, r.log.dir, r.dir.bases[0]); err != nil {
+	if r.txns, err = newAbortedTxns(r.log.opts.FS, r.log.dir, r.dir.bases[r.meant.first]); err != nil {
 		return err
 	}
 	defer r.txns.it.Close()
@@ -245,14 +253,10 @@ func (r *recovering) nothing() error {
 
 // segments copies the batches of one segment after the other.
 func (r *recovering) segments() error {
-	for i, base := range r.dir.bases {
-		if base >= r.to {
-			return nil
-		}
-		if r.last(i) || r.dir.bases[i+1] > r.from { // one that compaction has emptied, too
-			if err := r.writer.begin(base, r.sizes[i]); err != nil {
-				return err
-			}
+	for i := r.meant.first; i < r.meant.end; i++ {
+		base := r.dir.bases[i]
+		if err := r.writer.begin(base, r.sizes[i]); err != nil { // one that compaction has emptied, too
+			return err
 		}
 		path := filepath.Join(r.log.dir, layout.TxnIndexName(base)+r.dir.suffix[base])
 		if err := r.txns.begin(r.log.opts.FS, path); err != nil {

@@ -55,10 +55,10 @@ type ReindexedSegment struct {
 type EntryCounts struct{ Before, After int }
 
 // Reindex makes the indexes of a log anew from what it holds: offset and time
-// indexes just as a broker makes them when it recovers a segment, and in the
-// directory of a broker transaction indexes too, see Repair. Each is put in place
-// in one step, when it is complete and durable, so it may be interrupted. A log
-// must not be open for writing elsewhere, which is ErrLocked, for a dry run too.
+// indexes just as a broker makes them when it recovers a segment, and transaction
+// indexes, where they disagree with the log, as Repair does. Each is put in place in
+// one step, when it is complete and durable, so it may be interrupted. A log must
+// not be open for writing elsewhere, which is ErrLocked, for a dry run too.
 //
 // There is no need to call it before opening a log, which rebuilds indexes that
 // are missing or contradict themselves. It is for those that contradict the log.
@@ -146,9 +146,14 @@ func (r *reindexing) needed() ([]int64, error) {
 	return bases[first:end], nil
 }
 
-// transactional reports whether a broker keeps track of producers here. It does
-// so in every log, since its second segment at the latest.
+// transactional reports whether transactions are to be looked for. If all is read
+// anyway they are; for a few segments it would mean to read all before them, and is
+// worth it where a broker keeps track of producers. It does so in every log, from
+// the second segment on.
 func (r *reindexing) transactional() (bool, error) {
+	if len(r.opts.Only) == 0 {
+		return true, nil
+	}
 	found, err := r.log.list()
 	return slices.ContainsFunc(slices.Concat(found.live, found.swap), func(f layout.File) bool {
 		return f.Kind == layout.TxnIndex || f.Kind == layout.Snapshot

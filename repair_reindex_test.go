@@ -149,6 +149,15 @@ func TestReindexAgreesWithABroker(t *testing.T) {
 			}
 			require.Equal(t, before, contents(t, v.dir, "*.txnindex"), "%s: made from the log alone: %+v", from, r)
 
+			// From nothing but .log files.
+			bare := verifyLog{t, t.TempDir()}
+			for name, data := range contents(t, from, "*.log") {
+				bare.write(name, []byte(data))
+			}
+			_, err = Reindex(t.Context(), bare.dir, ReindexOptions{})
+			require.NoError(t, err)
+			require.Equal(t, before, contents(t, bare.dir, "*.txnindex"))
+
 			// One alone, from the snapshot that a broker took before it.
 			for name, want := range before {
 				v.write(name, []byte("damaged"))
@@ -159,6 +168,17 @@ func TestReindexAgreesWithABroker(t *testing.T) {
 				require.Len(t, r.Segments, 1)
 				require.Equal(t, want, string(v.read(name)), name)
 				require.Equal(t, EntryCounts{0, len(want) / 34}, r.Segments[0].TxnIndex)
+			}
+			// And without it, from the beginning of the log.
+			for name := range contents(t, v.dir, "*.snapshot") {
+				v.remove(name)
+			}
+			for name, want := range before {
+				v.write(name, []byte("damaged"))
+				file, _ := layout.ParseFile(name)
+				_, err := Reindex(t.Context(), v.dir, ReindexOptions{Only: []int64{file.Base}})
+				require.NoError(t, err)
+				require.Equal(t, want, string(v.read(name)), name)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/txnindex"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/internal/vfs/crashfs"
 	"github.com/seglog/seglog/internal/vfs/faultfs"
@@ -311,6 +313,79 @@ func TestRepairKeepsTransactionIndexesInStepWithTheLog(t *testing.T) {
 	require.Equal(t, before, contents(t, v.dir, "*.txnindex"))
 }
 
+// Old entries are kept as far as the log does not contradict them.
+func TestOldEntriesOfATransactionIndexAreKeptIfTheLogAgrees(t *testing.T) {
+	const producer = 7
+	data := func(offset int64) record.Batch { return txnBatch(t, offset, producer) }
+	marker := func(offset int64, kind record.ControlType) record.Batch {
+		b, err := record.AppendEndTxnMarker(nil, record.EndTxnBatch{Offset: offset, ProducerID: producer, Marker: record.EndTxnMarker{Type: kind}})
+		require.NoError(t, err)
+		parsed, err := record.Parse(b)
+		require.NoError(t, err)
+		return parsed
+	}
+	entry := func(first, last, stable int64) txnindex.Entry {
+		return txnindex.Entry{ProducerID: producer, FirstOffset: first, LastOffset: last, LastStableOffset: stable}
+	}
+	log := []record.Batch{data(10), marker(11, record.Commit), data(15), marker(16, record.Abort)}
+	made := entry(15, 16, 17)
+	for _, tt := range []struct {
+		name string
+		log  []record.Batch
+		old  []txnindex.Entry
+		want []txnindex.Entry
+	}{
+		{"none", log, nil, []txnindex.Entry{made}},
+		{"the same", log, []txnindex.Entry{made}, []txnindex.Entry{made}},
+		{"began in what was compacted away", log, []txnindex.Entry{entry(12, 16, 13)}, []txnindex.Entry{entry(12, 16, 13)}},
+		{"began before the last one ended", log, []txnindex.Entry{entry(11, 16, 17)}, []txnindex.Entry{made}},
+		{"began later than it did", log, []txnindex.Entry{entry(16, 16, 17)}, []txnindex.Entry{made}},
+		{"stable beyond its marker", log, []txnindex.Entry{entry(15, 16, 18)}, []txnindex.Entry{made}},
+		{"another producer's", log, []txnindex.Entry{{ProducerID: 8, FirstOffset: 15, LastOffset: 16, LastStableOffset: 17}}, []txnindex.Entry{made}},
+		{"of no marker", log, []txnindex.Entry{entry(10, 11, 12), made}, []txnindex.Entry{made}},
+		{"nothing left of it", log[3:], nil, nil},
+		{"nothing left of it but an entry", log[3:], []txnindex.Entry{made}, []txnindex.Entry{made}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			disk := inMemory(t, map[string]string{layout.TxnIndexName(0): string(encodeAborted(tt.old))})
+			txns, err := newAbortedTxns(disk, "log", 0)
+			require.NoError(t, err)
+			require.NoError(t, txns.begin(disk, filepath.Join("log", layout.TxnIndexName(0))))
+			for _, b := range tt.log {
+				txns.batch(b)
+			}
+			require.Equal(t, !slices.Equal(tt.old, tt.want), txns.changed())
+			require.Equal(t, tt.want, txns.take())
+		})
+	}
+}
+
+func txnBatch(t testing.TB, offset, producer int64) record.Batch {
+	t.Helper()
+	b := record.NewBuilder(record.BuilderOptions{BaseOffset: offset, Transactional: true, Producer: &record.Producer{ID: producer}})
+	require.NoError(t, b.Append(Record{Timestamp: offset}))
+	encoded, err := b.Build()
+	require.NoError(t, err)
+	parsed, err := record.Parse(encoded)
+	require.NoError(t, err)
+	return parsed
+}
+
+// A segment that was replaced by an empty one is one segment.
+func TestAnEmptySwapReplacesItsSegment(t *testing.T) {
+	v := newVerifyLog(t, 30, 2, 800)
+	bases := segmentBases(t, v.dir)
+	v.write(layout.LogName(bases[1])+layout.SwapSuffix, nil)
+	require.Equal(t, bases, segmentBases(t, v.dir))
+	l, err := Open(v.dir, Options{})
+	require.NoError(t, err)
+	defer l.Close()
+	segments, err := l.Segments()
+	require.NoError(t, err)
+	require.Len(t, segments, len(bases))
+	require.Zero(t, segments[1].Size)
+}
+
 func TestRepairPutsSmallFilesAsideThatAreDamaged(t *testing.T) {
 	v := copyVerifyLog(t, "testdata/kafka/4.3.1/txn-0")
 	snapshots := slices.Sorted(maps.Keys(contents(t, v.dir, "*.snapshot")))
@@ -447,7 +522,12 @@ func TestRepairLeavesOffsetsThatDoNotFitToOpen(t *testing.T) {
 func TestRepairRemovesNothingThatItCannotKeep(t *testing.T) {
 	v := newVerifyLog(t, 10, 2, 0)
 	before := contents(t, v.dir, "*")
-	bad := badSector{FS: vfs.OS, name: v.path(firstLog), from: 300, to: 400}
+	bad := readHook{FS: vfs.OS, name: v.path(firstLog), read: func(b []byte, off int64) (int, error) {
+		if off >= 400 || off+int64(len(b)) <= 300 {
+			return len(b), nil
+		}
+		return int(max(0, 300-off)), &fs.PathError{Op: "read", Path: firstLog, Err: errBadSector}
+	}}
 	for _, apply := range []bool{false, true} {
 		_, err := Repair(t.Context(), v.dir, RepairOptions{Apply: apply, FS: bad})
 		require.ErrorContains(t, err, "bad sector")
@@ -462,39 +542,39 @@ func TestRepairRemovesNothingThatItCannotKeep(t *testing.T) {
 	noDamage(t, dir)
 }
 
-// badSector is a file system with a file of which some bytes cannot be read.
-type badSector struct {
-	vfs.FS
-	name     string
-	from, to int64
-}
-
 var errBadSector = errors.New("bad sector")
 
-func (s badSector) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
-	f, err := s.FS.OpenFile(name, flag, perm)
-	if err != nil || name != s.name {
+// readHook is a file system with a file of which read is given what was read, and
+// says what comes of it.
+type readHook struct {
+	vfs.FS
+	name   string
+	read   func(b []byte, off int64) (int, error)
+	opened func(name string) // may be nil
+}
+
+func (h readHook) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	if h.opened != nil {
+		h.opened(name)
+	}
+	f, err := h.FS.OpenFile(name, flag, perm)
+	if err != nil || name != h.name {
 		return f, err
 	}
-	return badFile{f, s}, nil
+	return hookedFile{f, h.read}, nil
 }
 
-type badFile struct {
+type hookedFile struct {
 	vfs.File
-	s badSector
+	read func(b []byte, off int64) (int, error)
 }
 
-func (f badFile) ReadAt(b []byte, off int64) (int, error) {
-	if off < f.s.to && off+int64(len(b)) > f.s.from {
-		n := max(0, f.s.from-off)
-		if n > 0 {
-			if _, err := f.File.ReadAt(b[:n], off); err != nil {
-				return 0, err
-			}
-		}
-		return int(n), &fs.PathError{Op: "read", Path: f.s.name, Err: errBadSector}
+func (f hookedFile) ReadAt(b []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(b, off)
+	if m, bad := f.read(b[:n], off); bad != nil {
+		return m, bad
 	}
-	return f.File.ReadAt(b, off)
+	return n, err
 }
 
 // A full disk stops a repair before it has changed anything that matters.
@@ -707,6 +787,36 @@ func TestALogWhoseRepairWasCutShortCanBeOpened(t *testing.T) {
 	require.NoError(t, err)
 	disk.OnOp(nil)
 	require.Greater(t, states, 200)
+}
+
+// What a repair found is on disk when it returns, though a crash had left it in
+// memory: the state says so.
+func TestWhatRepairHasReadIsDurableAfterwards(t *testing.T) {
+	disk := crashfs.New(crashfs.Options{})
+	l, err := Open("log", Options{FS: disk, SegmentBytes: 600, SegmentIndexBytes: 4096, Sync: SyncNever})
+	require.NoError(t, err)
+	for n := range damagedBatches {
+		_, err := l.Append([]Record{{Timestamp: int64(1000 + n), Value: fmt.Appendf(nil, "value %03d", n)}}, nil)
+		require.NoError(t, err)
+	}
+	killed := disk.Kill()
+	require.NoError(t, l.Close())
+	places := damagedPlaces(t, killed)
+	for _, at := range places {
+		f, err := killed.OpenFile(filepath.Join("log", layout.LogName(at.base)), os.O_RDWR, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt([]byte{0xff}, at.pos+at.size-1)
+		require.NoError(t, errors.Join(err, f.Close()))
+	}
+	r, err := Repair(t.Context(), "log", RepairOptions{FS: killed, Apply: true, IndexIntervalBytes: 1})
+	require.NoError(t, err)
+	require.Len(t, r.Removed, len(places))
+	for state := range killed.States(50, 1) {
+		report, err := Verify(t.Context(), "log", VerifyOptions{FS: state.FS(), Jobs: 1})
+		require.NoError(t, err)
+		require.Zero(t, report.Damage, "%s: %v", state, lines(report))
+		require.Equal(t, r.Records, report.Records, state)
+	}
 }
 
 const damagedBatches = 20

@@ -239,8 +239,10 @@ func (l *Log) detachOldest(gone []*segment.Segment, activeSize int64) (int, erro
 		return 0, err
 	}
 	rest := l.set.Load().slice()[n:]
-	l.set.Store(newSegmentSet(rest))
+	// The start first: who finds an offset gone from the set must find it gone, and
+	// not step over to what is left.
 	l.start.Store(max(l.start.Load(), rest[0].Base()))
+	l.set.Store(newSegmentSet(rest))
 	return n, err
 }
 

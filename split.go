@@ -103,9 +103,10 @@ func finish(s *segment.Segment) error {
 // LocalLog.replaceSegments.
 func (l *Log) replace(bases []int64, dispose func() error) error {
 	for i, base := range slices.Backward(bases) {
-		// All names must be there before the first segment may count: a .cleaned
-		// file that a crash took would not be missed.
-		if i == 0 {
+		// A crash must not take the .cleaned files that tell a round under way: not
+		// before the first of it is renamed, and those of the first segment not
+		// before all others are.
+		if i == 0 || i == len(bases)-1 {
 			if err := l.opts.FS.SyncDir(l.dir); err != nil {
 				return err
 			}

@@ -103,16 +103,17 @@ func (c Claims) compare(a *claim, found survivors, must bool) error {
 	must = must && !(known && a.last() < c.start)
 	switch {
 	case must && known && found.Start > max(a.base, c.start):
-		return fmt.Errorf("the log starts at offset %d, and %s must be there", found.Start, a)
+		return fmt.Errorf("the log starts at offset %d, and %s must be there", found.Start, a.what())
 	case must && !there:
-		return fmt.Errorf("%s must be there", a)
+		return fmt.Errorf("%s must be there", a.what())
 	case !there && known && a.written && a.last() >= found.Start && a.last() < found.last():
-		return fmt.Errorf("there is offset %d, and not %s before it", found.last(), a)
+		return fmt.Errorf("there is offset %d, and not %s before it", found.last(), a.what())
 	}
 	return nil
 }
 
-func (c *claim) String() string {
+// what names the batch in a message.
+func (c *claim) what() string {
 	if c.base == Anywhere {
 		return fmt.Sprintf("a batch that begins with %s", short(c.records[0]))
 	}

@@ -77,10 +77,13 @@ func (d *Disk) SyncAll() { d.crash.SyncAll() }
 // nothing can be added until enough was removed.
 func (d *Disk) SetCapacity(bytes int64) { d.crash.SetCapacity(bytes) }
 
-// Open is how many files are open, Mapped how many are mapped to memory, and
-// Locked how many locks are held. After everything was closed all three are 0.
-func (d *Disk) Open() int   { return d.fault.Open() }
+// Open is how many files are open. Once everything was closed it is 0.
+func (d *Disk) Open() int { return d.fault.Open() }
+
+// Mapped is how many mappings of files to memory there are; see Open.
 func (d *Disk) Mapped() int { return d.fault.Mapped() }
+
+// Locked is how many locks are held; see Open.
 func (d *Disk) Locked() int { return d.fault.Locked() }
 
 // Op is an operation that changes the disk, or makes a change durable.

@@ -17,7 +17,6 @@ const (
 	Create      Kind = "create"      // * open a file, and make it if it is not there
 	Read        Kind = "read"        //
 	Write       Kind = "write"       // *
-	Store       Kind = "store"       // * to mapped memory; only in what a power loss may undo
 	Truncate    Kind = "truncate"    // *
 	Preallocate Kind = "preallocate" // * make a file longer, with space for all of it
 	Sync        Kind = "sync"        // *

@@ -17,8 +17,8 @@ func newReindexCommand(app *App) *cobra.Command {
 		Short: "rebuild .index and .timeindex from .log",
 		Long: `Make the indexes of a log anew from what its .log files hold, as a broker does when
 it recovers a segment. Each is put in place when it is complete, so that this may be
-interrupted. In a broker's directory the indexes of aborted transactions are made
-anew as well, where they disagree with the log.
+interrupted. The indexes of aborted transactions are made anew as well, where they
+disagree with the log.
 
 Opening a log for writing does this by itself for indexes that are missing or
 contradict themselves.`,

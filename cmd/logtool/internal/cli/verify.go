@@ -195,7 +195,11 @@ func advise(path string, r seglog.VerifyReport) string {
 	case filepath.Base(path) == file:
 		return "logtool dump " + path
 	case inLog:
-		return fmt.Sprintf("logtool recover %s --output-dir %s.recovered", path, filepath.Clean(path))
+		output := filepath.Clean(path) + ".recovered"
+		if strings.HasSuffix(filepath.Clean(path), ".") {
+			output = "NEW" // of "." that would be inside of it
+		}
+		return fmt.Sprintf("logtool recover %s --output-dir %s", path, output)
 	case inIndex && r.Segments > 0 && !isFile(path):
 		return "logtool reindex " + path
 	}
