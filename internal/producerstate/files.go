@@ -45,7 +45,7 @@ func WriteFile(fsys vfs.FS, path string, entries []Entry, sync bool) error {
 		return vfs.WriteFileAtomic(fsys, path, data)
 	}
 	temp := path + layout.TempSuffix
-	err := writeUnsynced(fsys, temp, data)
+	err := writeTemp(fsys, temp, data, false)
 	if err == nil {
 		err = fsys.Rename(temp, path)
 	}
@@ -55,13 +55,16 @@ func WriteFile(fsys vfs.FS, path string, entries []Entry, sync bool) error {
 	return err
 }
 
-func writeUnsynced(fsys vfs.FS, path string, data []byte) (err error) {
+// writeTemp writes a file that nobody reads before it is renamed.
+func writeTemp(fsys vfs.FS, path string, data []byte, sync bool) (err error) {
 	file, err := fsys.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	_, err = vfs.WriteFull(file, data, 0)
+	if _, err = vfs.WriteFull(file, data, 0); err == nil && sync {
+		err = file.Sync()
+	}
 	return err
 }
 

@@ -1,10 +1,15 @@
-// Package producerstate keeps what a log knows about the producers that write
-// to it.
-//
-// A snapshot is the state at one offset, in the file <offset>.snapshot: it covers
-// every record below that offset. When a log is opened, only the records behind
-// the newest snapshot have to be read again. The file (ProducerStateManager.java,
-// ProducerSnapshot.json) has a header
+package producerstate
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/seglog/seglog/record"
+)
+
+// A snapshot file (ProducerStateManager.java, ProducerSnapshot.json) has a header
 //
 //	+----+---------+-------+---------+------------------------+
 //	| at |       0 |     2 |       6 |                     10 |
@@ -26,17 +31,7 @@
 //
 // All numbers are big-endian. The checksum is CRC-32C over everything from byte 6
 // on. The order of the entries means nothing; Kafka's is that of a hash map.
-package producerstate
-
-import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"hash/crc32"
-
-	"github.com/seglog/seglog/record"
-)
-
+//
 // These values are written to disk and never change.
 const (
 	version    = 1
@@ -113,23 +108,34 @@ func (e Entry) FirstSequence() int32 {
 // Append appends a snapshot of these entries, in their order, to dst.
 func Append(dst []byte, entries []Entry) []byte {
 	start := len(dst)
-	dst = binary.BigEndian.AppendUint16(dst, version)
-	dst = binary.BigEndian.AppendUint32(dst, 0) // the checksum, below
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(entries)))
+	dst = appendHeader(dst, len(entries))
 	for _, e := range entries {
-		dst = binary.BigEndian.AppendUint64(dst, uint64(e.ProducerID))
-		dst = binary.BigEndian.AppendUint16(dst, uint16(e.ProducerEpoch))
-		dst = binary.BigEndian.AppendUint32(dst, uint32(e.LastSequence))
-		dst = binary.BigEndian.AppendUint64(dst, uint64(e.LastOffset))
-		dst = binary.BigEndian.AppendUint32(dst, uint32(e.OffsetDelta))
-		dst = binary.BigEndian.AppendUint64(dst, uint64(e.Timestamp))
-		dst = binary.BigEndian.AppendUint32(dst, uint32(e.CoordinatorEpoch))
-		dst = binary.BigEndian.AppendUint64(dst, uint64(e.CurrentTxnFirstOffset))
+		dst = appendEntry(dst, e)
 	}
-	snapshot := dst[start:]
-	binary.BigEndian.PutUint32(snapshot[crcAt:], checksum(snapshot))
+	seal(dst[start:])
 	return dst
 }
+
+// appendHeader leaves the checksum to seal.
+func appendHeader(dst []byte, entries int) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, version)
+	dst = binary.BigEndian.AppendUint32(dst, 0)
+	return binary.BigEndian.AppendUint32(dst, uint32(entries))
+}
+
+func appendEntry(dst []byte, e Entry) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(e.ProducerID))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(e.ProducerEpoch))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(e.LastSequence))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(e.LastOffset))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(e.OffsetDelta))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(e.Timestamp))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(e.CoordinatorEpoch))
+	return binary.BigEndian.AppendUint64(dst, uint64(e.CurrentTxnFirstOffset))
+}
+
+// seal puts the checksum in.
+func seal(snapshot []byte) { binary.BigEndian.PutUint32(snapshot[crcAt:], checksum(snapshot)) }
 
 // Parse reads a snapshot and keeps nothing of data. Whatever is wrong with it is
 // a *CorruptError. The announced number of entries is compared with the length,
