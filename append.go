@@ -283,14 +283,20 @@ func (l *Log) writeLocked(set segment.Set, first int64) error {
 	if int64(len(set.Bytes)) > l.opts.SegmentBytes {
 		return &SizeError{ErrSetTooLarge, len(set.Bytes), int(l.opts.SegmentBytes)}
 	}
+	if span := set.LastOffset - first; span > math.MaxInt32 {
+		return fmt.Errorf("%w: %w: offsets %d to %d", ErrUnexpectedOffset, segment.ErrOffsetOverflow, first, set.LastOffset)
+	}
 	if err := l.maybeRollLocked(set, first); err != nil {
 		return err
 	}
 	active := l.set.Load().active
 	if err := active.Append(set); err != nil {
+		if active.Base() > l.end.Load() { // made for this set, behind a gap
+			err = errors.Join(err, l.withdrawLocked())
+		}
 		if errors.Is(err, segment.ErrAppendNotUndone) {
 			l.failLocked(err)
-			return fmt.Errorf("%w: %w", ErrFailed, err)
+			return fmt.Errorf("%w: %w", ErrFailed, named(err))
 		}
 		return named(err)
 	}

@@ -19,7 +19,8 @@ var (
 	ErrNoRecord = errors.New("no record at this offset")
 	// ErrCorrupt: stored bytes are not what they must be. See CorruptionError.
 	ErrCorrupt = segment.ErrCorrupt
-	// ErrTruncated ends an iteration whose position was truncated away.
+	// ErrTruncated ends an iteration that has read what was truncated away. See
+	// TruncationError.
 	ErrTruncated = errors.New("log was truncated below the read position")
 	// ErrClosed: the log was closed.
 	ErrClosed = errors.New("log is closed")
@@ -87,6 +88,23 @@ func (e *GapError) Error() string {
 
 // Unwrap returns ErrNoRecord.
 func (e *GapError) Unwrap() error { return ErrNoRecord }
+
+// TruncationError ends an iteration that has read records that a truncation took
+// away. It matches ErrTruncated.
+type TruncationError struct {
+	Offset int64 // the next one the iteration would have read
+	// TruncatedTo is the lowest offset that was taken away meanwhile: what was
+	// read from there on is not in the log any more, and the place to go on at.
+	TruncatedTo int64
+	End         int64 // the log end now, which others may have moved up again
+}
+
+func (e *TruncationError) Error() string {
+	return fmt.Sprintf("%v: truncated to offset %d, the next to read was %d, the log now ends at %d", ErrTruncated, e.TruncatedTo, e.Offset, e.End)
+}
+
+// Unwrap returns ErrTruncated.
+func (e *TruncationError) Unwrap() error { return ErrTruncated }
 
 // AppendOffsetError is a batch that may not be stored at the offsets it
 // claims. It matches ErrUnexpectedOffset.

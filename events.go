@@ -8,8 +8,8 @@ import (
 
 // Events are functions a log calls when something happens that its operator may
 // want to know. Any may be nil. They may be called from several goroutines at a
-// time, and block for a while without holding up appends; they must not close the
-// log, and Removed must not remove or truncate.
+// time, block for a while without holding up appends, and use the log; but they
+// must not close it.
 type Events struct {
 	// Opened is called at the end of Open with what was found and done.
 	Opened func(Recovery)

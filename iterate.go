@@ -231,12 +231,13 @@ func (w *walk) await() error {
 	return nil
 }
 
-// noticeTruncation takes the new generation if the position is still there.
+// noticeTruncation takes the new generation if what was read is still there.
 func (w *walk) noticeTruncation() error {
-	w.generation = w.log.generation.Load()
-	w.aimed = false
-	if end := w.log.end.Load(); w.from > end {
-		return fmt.Errorf("records: at offset %d, the log now ends at %d: %w", w.from, end, ErrTruncated)
+	generation := w.log.generation.Load()
+	to := w.log.truncatedSince(w.generation)
+	w.generation, w.aimed = generation, false
+	if w.from > to {
+		return fmt.Errorf("records: %w", &TruncationError{Offset: w.from, TruncatedTo: to, End: w.log.end.Load()})
 	}
 	if !w.opts.Follow {
 		w.to = min(w.to, w.log.end.Load())

@@ -21,12 +21,13 @@ type Log struct {
 
 	// What readers see. The three offsets only ever grow, but for
 	// truncation, which sets them back and counts up generation.
-	// Invariant: start <= durable <= end.
+	// Invariant: start <= end, durable <= end.
 	set        atomic.Pointer[segmentSet]
 	start      atomic.Int64 // log start offset: the first readable
 	durable    atomic.Int64 // all below it is on disk
 	end        atomic.Int64 // log end offset: the next to be given out
 	generation atomic.Int64
+	cuts       atomic.Pointer[truncations] // what each generation took away
 
 	// maintain is held by whoever removes segments or moves the log start,
 	// so that there is one at a time. It comes before sync in lock order.
@@ -64,14 +65,14 @@ type Log struct {
 	background sync.WaitGroup // flushing after a roll and at intervals
 	stop       chan struct{}  // closed by Close
 
-	opened   atomic.Int64 // segments whose files are open
-	closing  sync.Mutex   // held by the one who closes idle segments
-	telling  sync.Mutex   // held while Events.Damaged is called
-	flushing sync.Mutex   // held by the one who flushes sealed segments; before sync
+	opened   *atomic.Int64 // segments whose files are open
+	closing  sync.Mutex    // held by the one who closes idle segments
+	telling  sync.Mutex    // held while Events.Damaged is called
+	flushing sync.Mutex    // held by the one who flushes sealed segments; before sync
 
 	locks    []io.Closer
-	ours     bool // the state file is ours and whole
-	recovery Recovery
+	ours     bool     // the state file is ours and whole
+	recovery Recovery // guarded by append once the log is open
 	closed   atomic.Bool
 }
 
@@ -178,7 +179,9 @@ func (l *Log) Offsets() Offsets {
 	start := l.start.Load()
 	durable := l.durable.Load()
 	end := l.end.Load()
-	return Offsets{Start: min(start, end), Durable: min(durable, end), End: end}
+	start = min(start, end)
+	// What lies below the start is gone, on disk or not.
+	return Offsets{Start: start, Durable: max(start, min(durable, end)), End: end}
 }
 
 // writableLocked says why nothing may be written, if so. append is held.

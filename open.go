@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/layout"
@@ -39,7 +40,7 @@ func open(dir string, opts Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{dir: dir, opts: opts, stop: make(chan struct{})}
+	l := &Log{dir: dir, opts: opts, opened: new(atomic.Int64), stop: make(chan struct{})}
 	if opts.ReadOnly {
 		return l, l.openReadOnly()
 	}
@@ -574,17 +575,19 @@ func (l *Log) Refresh() error {
 func (l *Log) refresh() error {
 	before := l.end.Load()
 	old := l.set.Load()
-	fresh := &Log{dir: l.dir, opts: l.opts}
+	fresh := &Log{dir: l.dir, opts: l.opts, opened: l.opened}
 	if err := fresh.openReadOnly(); err != nil {
 		return err
 	}
+	l.append.Lock()
 	l.recovery = fresh.recovery
+	l.append.Unlock()
 	l.set.Store(fresh.set.Load())
 	l.start.Store(fresh.start.Load())
 	l.end.Store(fresh.end.Load())
 	l.durable.Store(fresh.durable.Load())
-	if l.end.Load() < before {
-		l.generation.Add(1)
+	if end := l.end.Load(); end < before {
+		l.nextGeneration(end)
 	}
 	l.arrivals.announce()
 	var errs []error

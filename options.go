@@ -157,6 +157,7 @@ func (o Options) resolve() (Options, error) {
 		inRange("IndexIntervalBytes", o.IndexIntervalBytes, 1, math.MaxInt32),
 		inRange("MaxMessageBytes", o.MaxMessageBytes, record.HeaderSize, math.MaxInt32),
 		inRange("Compression", o.Compression, record.None, record.Zstd),
+		levelFits(o.Compression, o.CompressionLevel),
 		inRange("TimestampType", o.TimestampType, record.CreateTime, record.LogAppendTime),
 		inRange("LeaderEpoch", o.LeaderEpoch, 0, math.MaxInt32),
 		inRange("RetentionBytes", o.RetentionBytes, -1, math.MaxInt64),
@@ -167,6 +168,13 @@ func (o Options) resolve() (Options, error) {
 		inRange("MaxOpenSegments", o.MaxOpenSegments, 1, math.MaxInt32),
 		inRange("StartOffset", o.StartOffset, 0, math.MaxInt64-1),
 	)
+}
+
+func levelFits(c record.Codec, level int) error {
+	if !c.Valid() || c.HasLevel(level) {
+		return nil // the codec has an error of its own
+	}
+	return &OptionError{Field: "CompressionLevel", Value: fmt.Sprint(level), Want: "0 or a level that " + c.String() + " has"}
 }
 
 func setDefault[T comparable](field *T, value T) {

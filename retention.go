@@ -17,18 +17,9 @@ import (
 //
 // Kafka calls this DeleteRecords.
 func (l *Log) DeleteBefore(offset int64) error {
-	l.maintain.Lock()
-	defer l.maintain.Unlock()
-	if err := l.mayMaintain(); err != nil {
-		return fmt.Errorf("delete before offset %d: %w", offset, named(err))
-	}
-	if at := l.Offsets(); offset < 0 || offset > at.End {
-		return fmt.Errorf("delete: %w", &OffsetError{Offset: offset, Start: at.Start, End: at.End})
-	}
-	if offset <= l.start.Load() {
-		return nil
-	}
-	if err := l.deleteBefore(offset); err != nil {
+	removed, err := l.deleteBefore(offset)
+	l.tellRemoved(removed)
+	if err != nil {
 		return fmt.Errorf("delete before offset %d: %w", offset, named(err))
 	}
 	return nil
@@ -36,21 +27,31 @@ func (l *Log) DeleteBefore(offset int64) error {
 
 // deleteBefore puts the new start on disk and removes what lies below. On a full
 // disk it is the removal that makes room for the former.
-func (l *Log) deleteBefore(offset int64) error {
+func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	if err := l.mayMaintain(); err != nil {
+		return removed, err
+	}
+	if at := l.Offsets(); offset < 0 || offset > at.End {
+		return removed, &OffsetError{Offset: offset, Start: at.Start, End: at.End}
+	}
+	if offset <= l.start.Load() {
+		return removed, nil
+	}
 	below := func(_, next *segment.Segment) (bool, error) {
 		return next != nil && next.Base() <= offset, nil
 	}
-	err := l.moveStart(offset)
+	err = l.moveStart(offset)
 	if err != nil && !errors.Is(err, ErrNoSpace) {
-		return err
+		return removed, err
 	}
 	removed, rerr := l.removeLeading(context.Background(), below)
 	if err != nil && rerr == nil {
 		err = l.moveStart(offset)
 	}
 	removed.Start = l.start.Load()
-	l.tellRemoved(removed)
-	return errors.Join(rerr, err)
+	return removed, errors.Join(rerr, err)
 }
 
 func (l *Log) mayMaintain() error {
@@ -76,12 +77,7 @@ type RetentionResult struct {
 //
 // Nothing calls it on its own. Kafka does so every 5 minutes.
 func (l *Log) ApplyRetention(ctx context.Context) (RetentionResult, error) {
-	l.maintain.Lock()
-	defer l.maintain.Unlock()
 	var res RetentionResult
-	if err := l.mayMaintain(); err != nil {
-		return res, fmt.Errorf("apply retention: %w", named(err))
-	}
 	err := l.applyRetention(ctx, &res)
 	res.Start = l.start.Load()
 	l.tellRemoved(res)
@@ -96,6 +92,11 @@ func (l *Log) ApplyRetention(ctx context.Context) (RetentionResult, error) {
 // away may have stood before segments that are too old; so a second run finds
 // nothing more.
 func (l *Log) applyRetention(ctx context.Context, res *RetentionResult) error {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	if err := l.mayMaintain(); err != nil {
+		return err
+	}
 	if err := l.retain(ctx, l.belowStart, res); err != nil {
 		return err
 	}

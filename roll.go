@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/segment"
 )
 
@@ -77,10 +78,7 @@ func (l *Log) rollLocked(base int64) error {
 		return named(err)
 	}
 	if err := old.Seal(); err != nil {
-		// The log is complete and can be read; only the index of the old
-		// segment is in doubt, and the next open sees to that.
-		l.failLocked(err)
-		return fmt.Errorf("%w: %w", ErrFailed, err)
+		return l.cannotRollLocked(errors.Join(err, next.Remove()))
 	}
 	l.append.sealed = append(l.append.sealed, old)
 	l.activateLocked(next)
@@ -95,13 +93,27 @@ func (l *Log) activateLocked(next *segment.Segment) {
 	l.drawJitterLocked()
 }
 
+// cannotRollLocked is for a roll that was taken back. A full disk, which has no
+// room for the closing entry of an index, leaves nothing in doubt; after anything
+// else only the next open knows what is on disk.
+func (l *Log) cannotRollLocked(err error) error {
+	if vfs.IsNoSpace(err) && !errors.Is(err, segment.ErrAppendNotUndone) {
+		return named(err)
+	}
+	l.failLocked(err)
+	return fmt.Errorf("%w: %w", ErrFailed, named(err))
+}
+
 // rollBehindGapLocked begins a segment above the end of the old one. Everything
 // is made durable first, and the recovery point moved to base: a gap behind the
 // recovery point is how recovery sees that a power loss took the end of a segment
 // and left the next one. Gaps are rare: replicated batches that skip offsets, and
 // truncation inside a batch.
 func (l *Log) rollBehindGapLocked(old *segment.Segment, base int64) error {
-	err := old.Seal()
+	if err := old.Seal(); err != nil {
+		return l.cannotRollLocked(err)
+	}
+	var err error
 	for _, s := range append(slices.Clone(l.append.sealed), old) {
 		err = errors.Join(err, trimmed(s))
 	}
@@ -109,18 +121,55 @@ func (l *Log) rollBehindGapLocked(old *segment.Segment, base int64) error {
 		// Someone may be syncing some of these right now; twice does no harm.
 		err = l.syncFiles(unsynced{segments: slices.Concat(l.append.unsynced, l.append.syncing), unnamed: true})
 	}
-	if err == nil {
-		err = l.changeState(func(st *checkpoint.State) { st.RecoveryPoint = max(st.RecoveryPoint, base) })
-	}
-	var next *segment.Segment
-	if err == nil {
-		next, err = l.nextSegmentLocked(base)
-	}
 	if err != nil {
 		l.failLocked(err)
 		return fmt.Errorf("%w: %w", ErrFailed, named(err))
 	}
+	next, err := l.nextSegmentLocked(base)
+	if err == nil {
+		// The name before the recovery point, which would promise what is not there.
+		err = l.opts.FS.SyncDir(l.dir)
+	}
+	if err == nil {
+		err = l.changeState(func(st *checkpoint.State) { st.RecoveryPoint = max(st.RecoveryPoint, base) })
+	}
+	if err != nil {
+		return l.cannotRollLocked(errors.Join(err, l.unrollLocked(old, next)))
+	}
 	l.activateLocked(next)
+	return nil
+}
+
+// withdrawLocked takes back rollBehindGapLocked, after the set that it was done for
+// could not be written: the next append goes to the log end, which lies below the
+// new segment.
+func (l *Log) withdrawLocked() error {
+	all := l.set.Load().slice()
+	n := len(all) - 1
+	l.set.Store(newSegmentSet(all[:n]))
+	return l.unrollLocked(all[n-1], all[n])
+}
+
+// unrollLocked removes the segment that was begun behind a gap, if it came to be,
+// and goes on in the old one. The recovery point comes down first, so that a crash
+// from here on finds a lost tail, where there is none, and not a gap.
+func (l *Log) unrollLocked(old, next *segment.Segment) error {
+	end := l.end.Load()
+	lower := func(st *checkpoint.State) { st.RecoveryPoint = min(st.RecoveryPoint, end) }
+	err := l.changeState(lower)
+	full := vfs.IsNoSpace(err)
+	if next != nil && (err == nil || full) {
+		err = next.Remove()
+	}
+	if full && err == nil {
+		err = l.changeState(lower) // there is room now
+	}
+	if err == nil {
+		err = l.reactivate(old)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", segment.ErrAppendNotUndone, err)
+	}
 	return nil
 }
 

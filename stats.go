@@ -89,14 +89,14 @@ func (l *Log) Stats() (Stats, error) {
 		return Stats{}, fmt.Errorf("stats: %w", err)
 	}
 	l.append.Lock()
-	failed := l.append.failed
+	failed, recovery := l.append.failed, l.recovery
 	l.append.Unlock()
 	return Stats{
 		Offsets:  l.Offsets(),
 		Segments: l.set.Load().len(),
 		Size:     size,
 		Failed:   failed,
-		Recovery: l.recovery,
+		Recovery: recovery,
 	}, nil
 }
 

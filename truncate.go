@@ -2,6 +2,7 @@ package seglog
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/seglog/seglog/internal/checkpoint"
@@ -96,7 +97,7 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 		keep = len(all)
 	}
 	last := all[keep-1]
-	l.publishTruncated(all[:keep], offset)
+	l.publishTruncated(all[:keep], offset, offset)
 	for _, s := range slices.Backward(all[keep:]) {
 		if err := s.Remove(); err != nil {
 			return err
@@ -126,13 +127,13 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 func (l *Log) lowerDurable(offset int64) { l.durable.Store(min(l.durable.Load(), offset)) }
 
 // publishTruncated tells readers, before the files change, that what they find
-// from now on ends at offset.
-func (l *Log) publishTruncated(keep []*segment.Segment, offset int64) {
+// from now on ends at offset, and that all from lowest on is not what it was.
+func (l *Log) publishTruncated(keep []*segment.Segment, offset, lowest int64) {
 	l.set.Store(newSegmentSet(keep))
 	l.end.Store(offset)
 	l.lowerDurable(offset)
 	l.start.Store(min(l.start.Load(), offset))
-	l.generation.Add(1)
+	l.nextGeneration(lowest)
 	l.arrivals.announce()
 	l.append.unsynced = slices.DeleteFunc(l.append.unsynced, func(s *segment.Segment) bool {
 		return !slices.Contains(keep, s)
@@ -148,6 +149,7 @@ func (l *Log) reactivate(s *segment.Segment) error {
 // restartLocked makes the log empty, starting at offset.
 func (l *Log) restartLocked(offset int64) error {
 	old := l.set.Load().slice()
+	lowest := min(offset, l.start.Load())
 	l.lowerDurable(offset)
 	// Old segments go before the new one comes: between the two the state
 	// file alone knows where the log starts.
@@ -164,11 +166,66 @@ func (l *Log) restartLocked(offset int64) error {
 	if err != nil {
 		return err
 	}
-	l.publishTruncated([]*segment.Segment{fresh}, offset)
+	l.publishTruncated([]*segment.Segment{fresh}, offset, lowest)
 	l.start.Store(offset)
 	l.durable.Store(offset)
 	l.drawJitterLocked()
 	return nil
+}
+
+// truncations is the lowest offset that was taken away in each generation, for
+// iterations that were elsewhere meanwhile. Generations and offsets rise: a cut
+// further down makes those before it above it of no interest. Never changed once
+// published.
+type truncations []truncation
+
+type truncation struct{ generation, offset int64 }
+
+// maxTruncations bounds the memory of truncations. Beyond it the oldest two are
+// one: an iteration that missed so many may be told that it was truncated though
+// it was not.
+const maxTruncations = 64
+
+func (t truncations) with(generation, offset int64) truncations {
+	n := len(t)
+	for n > 0 && t[n-1].offset >= offset {
+		n--
+	}
+	next := append(slices.Clone(t[:n]), truncation{generation, offset})
+	if len(next) > maxTruncations {
+		next[1].offset = next[0].offset
+		next = next[1:]
+	}
+	return next
+}
+
+// since is the lowest offset that was taken away after the given generation.
+func (t truncations) since(generation int64) int64 {
+	for _, c := range t {
+		if c.generation > generation {
+			return c.offset
+		}
+	}
+	return math.MaxInt64
+}
+
+// nextGeneration tells iterations that all from lowest on is gone. append is held.
+func (l *Log) nextGeneration(lowest int64) {
+	var t truncations
+	if p := l.cuts.Load(); p != nil {
+		t = *p
+	}
+	t = t.with(l.generation.Load()+1, lowest)
+	l.cuts.Store(&t) // before the generation that it explains
+	l.generation.Add(1)
+}
+
+// truncatedSince is the lowest offset that was taken away after the given generation.
+func (l *Log) truncatedSince(generation int64) int64 {
+	if p := l.cuts.Load(); p != nil {
+		return p.since(generation)
+	}
+	return math.MaxInt64
 }
 
 // moveStart sets the log start offset, on disk first. maintain is held.

@@ -106,7 +106,7 @@ func (b *Builder) check() error {
 		return b.fault(ErrInvalid, "base offset", "is negative")
 	case !o.Codec.Valid():
 		return b.fault(ErrUnsupported, "codec", fmt.Sprint(int(o.Codec)))
-	case !b.validLevel():
+	case !o.Codec.HasLevel(o.Level):
 		return b.fault(ErrInvalid, "level", fmt.Sprintf("%d is not one of %s", o.Level, o.Codec))
 	case o.TimestampType != CreateTime && o.TimestampType != LogAppendTime:
 		return b.fault(ErrInvalid, "timestamp type", o.TimestampType.String())
@@ -122,11 +122,6 @@ func (b *Builder) check() error {
 		return b.fault(ErrInvalid, "delete horizon", fmt.Sprintf("%d is negative", o.DeleteHorizon))
 	}
 	return nil
-}
-
-func (b *Builder) validLevel() bool {
-	_, ok := b.opts.Codec.level(b.opts.Level)
-	return ok
 }
 
 func (b *Builder) fault(kind error, field, detail string) error {

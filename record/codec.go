@@ -58,6 +58,16 @@ func ParseCodec(name string) (Codec, error) {
 	return None, fmt.Errorf("codec %q: %w", name, ErrUnsupported)
 }
 
+// HasLevel reports whether the codec has such a compression level; 0, the
+// default, is one of every codec.
+func (c Codec) HasLevel(level int) bool {
+	if !c.Valid() {
+		return false
+	}
+	_, ok := c.level(level)
+	return ok
+}
+
 // level returns the level that stands for itself where 0 stood for the default,
 // and whether the codec has such a level.
 func (c Codec) level(level int) (int, bool) {

@@ -36,7 +36,8 @@ func (s *Segment) Fits(lastOffset int64) bool {
 //
 // All of the set is written or none of it: after a failed or short write the
 // file is cut back to where it was and the same call may be repeated. If even
-// that fails the error matches ErrAppendNotUndone.
+// that fails the error matches ErrAppendNotUndone; so it does when someone has
+// damaged the files and they cannot be made whole.
 func (s *Segment) Append(set Set) error {
 	pos := s.size.Load()
 	if !s.Fits(set.LastOffset) {
@@ -256,14 +257,19 @@ func (s *Segment) truncateLocked(offset int64) error {
 }
 
 // heal makes the indexes of the active segment anew after someone has cut their
-// files under the mapping.
+// files under the mapping. If that is in vain nothing more can be written.
 func (s *Segment) heal() error {
 	s.open.Lock()
 	defer s.open.Unlock()
-	if err := s.closeFilesLocked(); err != nil {
-		return err
+	err := s.closeFilesLocked()
+	if err == nil {
+		err = s.activateLocked()
 	}
-	return s.activateLocked()
+	if err != nil {
+		s.writable.Store(false)
+		return fmt.Errorf("%w: %w", ErrAppendNotUndone, err)
+	}
+	return nil
 }
 
 // Reactivate makes a sealed segment writable again. Unlike Activate it may be

@@ -344,7 +344,7 @@ func (p *replay) run(end int64) error {
 			break
 		}
 	}
-	if err := p.walk.Err(); err != nil {
+	if err := p.s.cutShort(p.walk.Err()); err != nil {
 		return err
 	}
 	p.out.Cut = end - p.out.Bytes
@@ -472,6 +472,18 @@ func (s *Segment) NextWhole(pos int64) (int64, error) {
 	return 0, io.EOF
 }
 
+// cutShort says which file it is that someone has cut while it was being read.
+func (s *Segment) cutShort(err error) error {
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	fi, serr := s.open.log.Stat()
+	if serr != nil {
+		return err
+	}
+	return s.corrupt(fi.Size(), max(0, s.size.Load()-fi.Size()), -1, -1, err)
+}
+
 // findEndLocked finds the end of a log whose tail can be trusted: from the
 // last index entry on, headers are read.
 func (s *Segment) findEndLocked() error {
@@ -583,21 +595,34 @@ func (s *Segment) BoundTail(clean bool) (Recovery, error) {
 	}
 	r.Cut = fileEnd - r.Bytes
 	s.size.Store(r.Bytes)
-	if last, ok := s.lastTimeEntry(); ok && first {
-		if last.Offset < s.nextOffset {
-			newest.raise(last.Timestamp, last.Offset)
-		} else { // it speaks of batches that are not there
-			s.open.time.Close()
-			s.open.time = nil
-			newest = TimestampOffset{-1, s.base}
-			var c Scanner
-			if err := s.scanNewest(&c, 0, &newest); err != nil && !errors.Is(err, ErrCorrupt) {
-				return r, err
-			}
+	if first {
+		if err := s.newestBelow(from, &newest); err != nil {
+			return r, err
 		}
 	}
 	s.setNewest(newest)
 	return r, nil
+}
+
+// newestBelow raises newest by the batches before position from: the last entry of
+// the time index stands for what lies before it, the rest is scanned.
+func (s *Segment) newestBelow(from int64, newest *TimestampOffset) error {
+	var unknown int64 // the time index says nothing of what lies here and behind
+	if last, ok := s.lastTimeEntry(); ok && last.Offset < s.nextOffset {
+		newest.raise(last.Timestamp, last.Offset)
+		unknown = s.floor(last.Offset).Position
+	} else if ok { // it speaks of batches that are not there
+		s.open.time.Close()
+		s.open.time = nil
+	}
+	if unknown >= from {
+		return nil
+	}
+	var c Scanner
+	if err := s.scanNewest(&c, unknown, newest); err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	return nil
 }
 
 // trustedPosition is the position of the last index entry if a sound batch

@@ -1,0 +1,257 @@
+package seglog_test
+
+import (
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/internal/vfs/faultfs"
+	"github.com/seglog/seglog/record"
+)
+
+// Faults that were found in use, each with what is right.
+
+// A replicated batch above the end begins a segment behind a gap. When its write
+// fails the log must go on below it, at its end.
+func TestAFailedAppendBehindAGapLeavesTheLogWhereItWas(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// fail has the append of offset 100 fail.
+		fail func(t *testing.T, dir string) (vfs.FS, func(), []byte)
+	}{
+		{"the batches span more than an index can address", func(t *testing.T, dir string) (vfs.FS, func(), []byte) {
+			return vfs.OS, func() {}, append(plainBatch(t, 100, 100), batchAt(t, record.BuilderOptions{BaseOffset: 101 + math.MaxInt32}, at(101+math.MaxInt32, 1, "far"))...)
+		}},
+		{"the write fails", func(t *testing.T, dir string) (vfs.FS, func(), []byte) {
+			failing := faultfs.New(vfs.OS)
+			return failing, func() {
+				failing.Fail(faultfs.Op(faultfs.Write).Name("*log*").Since(failing.Calls()+1).Nth(1), syscall.ENOSPC)
+			}, plainBatch(t, 100, 100)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			fsys, arm, set := c.fail(t, dir)
+			l := openLog(t, dir, seglog.Options{FS: fsys, SegmentBytes: 760})
+			appendEach(t, l, many(10, 0)...)
+			arm()
+			_, err := l.AppendReplicated(set, nil)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, seglog.ErrFailed)
+			require.Equal(t, int64(10), l.Offsets().End)
+			for l.Offsets().End < 151 {
+				appendEach(t, l, many(1, l.Offsets().End)...)
+			}
+			_, err = l.Roll()
+			require.NoError(t, err)
+			require.Len(t, readAll(t, l, 0), 151)
+			l = reopen(t, l, seglog.Options{})
+			require.Len(t, readAll(t, l, 0), 151)
+		})
+	}
+}
+
+// An index cannot be made anew when the log is cut too. The log fails; it does not
+// bring the process down.
+func TestALogCutUnderItsWriterFails(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, seglog.Options{IndexIntervalBytes: 1})
+	appendEach(t, l, many(10, 1)...)
+	require.NoError(t, os.Truncate(segmentFile(dir, 0, ".log"), 200))
+	require.NoError(t, os.Truncate(segmentFile(dir, 0, ".index"), 0))
+	require.NoError(t, os.Truncate(segmentFile(dir, 0, ".timeindex"), 0))
+	for range 3 {
+		_, err := l.Append(many(1, 11), nil)
+		require.ErrorIs(t, err, seglog.ErrFailed)
+	}
+	_, err := l.Roll()
+	require.ErrorIs(t, err, seglog.ErrFailed)
+	require.ErrorIs(t, stats(t, l).Failed, seglog.ErrCorrupt, "the cause is kept, and says which file")
+}
+
+// The end being where it was does not mean that what lies below it is.
+func TestAnIterationNoticesThatWhatItReadWasReplaced(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cut  func(l *seglog.Log) error
+		want *seglog.TruncationError // nil: the iteration goes on
+	}{
+		{"cut below the place and filled up again", func(l *seglog.Log) error { return l.TruncateTo(5) },
+			&seglog.TruncationError{Offset: 8, TruncatedTo: 5, End: 10}},
+		{"cut twice, the second time above the place", func(l *seglog.Log) error {
+			return errors.Join(l.TruncateTo(6), refill(l, 10), l.TruncateTo(9))
+		}, &seglog.TruncationError{Offset: 8, TruncatedTo: 6, End: 10}},
+		{"emptied and begun anew at the same place", func(l *seglog.Log) error { return l.TruncateFullyAndStartAt(8) },
+			&seglog.TruncationError{Offset: 8, TruncatedTo: 0, End: 10}},
+		{"cut at the place", func(l *seglog.Log) error { return l.TruncateTo(8) }, nil},
+		{"cut a hundred times above the place", func(l *seglog.Log) error {
+			for range 100 {
+				if err := errors.Join(l.TruncateTo(9), refill(l, 10)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := openLog(t, t.TempDir(), quick)
+			appendEach(t, l, many(10, 0)...)
+			var read []int64
+			var end error
+			for r, err := range l.Records(t.Context(), 0, nil) {
+				if err != nil {
+					end = err
+					break
+				}
+				read = append(read, r.Offset)
+				if r.Offset == 7 {
+					require.NoError(t, errors.Join(c.cut(l), refill(l, 10)))
+				}
+			}
+			if c.want == nil {
+				require.NoError(t, end)
+				require.Equal(t, span(0, 9), read)
+				return
+			}
+			require.Equal(t, span(0, 7), read)
+			var truncated *seglog.TruncationError
+			require.ErrorAs(t, end, &truncated)
+			require.Equal(t, c.want, truncated)
+			require.ErrorIs(t, end, seglog.ErrTruncated)
+		})
+	}
+}
+
+func refill(l *seglog.Log, end int64) error {
+	for l.Offsets().End < end {
+		if _, err := l.Append(many(1, l.Offsets().End), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// More truncations than are remembered may not hide one.
+func TestManyTruncationsFurtherAndFurtherUpHideNone(t *testing.T) {
+	l := openLog(t, t.TempDir(), quick)
+	appendEach(t, l, many(10, 0)...)
+	var end error
+	for r, err := range l.Records(t.Context(), 0, &seglog.IterOptions{To: 1000}) {
+		if end = err; err != nil {
+			break
+		}
+		if r.Offset == 7 {
+			for to := int64(5); to < 200; to++ {
+				require.NoError(t, errors.Join(refill(l, to+1), l.TruncateTo(to)))
+			}
+		}
+	}
+	require.ErrorIs(t, end, seglog.ErrTruncated)
+}
+
+func TestALostTimeIndexHidesNoRecordFromAReader(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, quick)
+	appendEach(t, l, one(9000, strings.Repeat("x", 3000)))
+	for i := range 20 {
+		appendEach(t, l, one(1000+int64(i), strings.Repeat("x", 3000)))
+	}
+	closeLog(t, l)
+	require.NoError(t, os.Remove(segmentFile(dir, 0, ".timeindex")))
+	require.Equal(t, int64(0), offsetForTime(t, openLog(t, dir, seglog.Options{ReadOnly: true}), 9000))
+}
+
+func TestMaxOpenSegmentsHoldsAfterRefresh(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, seglog.Options{SegmentBytes: 200, Sync: seglog.SyncNever})
+	appendEach(t, l, many(400, 0)...)
+	closeLog(t, l)
+	counting := faultfs.New(vfs.OS)
+	r := openLog(t, dir, seglog.Options{ReadOnly: true, MaxOpenSegments: 8, FS: counting})
+	for range 2 {
+		require.Len(t, readAll(t, r, 0), 400)
+		require.LessOrEqual(t, counting.Open(), 9, "eight segments, and the one that comes next")
+		require.NoError(t, r.Refresh())
+	}
+}
+
+func TestStatsBesideRefresh(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, quick)
+	appendEach(t, l, many(1, 0)...)
+	r := openLog(t, dir, seglog.Options{ReadOnly: true})
+	var both sync.WaitGroup
+	both.Go(func() {
+		for range 100 {
+			if _, err := r.Stats(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 100 {
+		require.NoError(t, r.Refresh())
+	}
+	both.Wait()
+}
+
+func TestEventsMayUseTheLog(t *testing.T) {
+	var l *seglog.Log
+	told := 0
+	l = openLog(t, t.TempDir(), seglog.Options{SegmentBytes: 300, Sync: seglog.SyncNever, Events: seglog.Events{
+		Removed: func(seglog.RetentionResult) {
+			if told++; told == 1 {
+				require.NoError(t, l.DeleteBefore(15))
+				require.NoError(t, l.TruncateTo(18))
+			}
+		},
+	}})
+	appendEach(t, l, many(20, 0)...)
+	require.NoError(t, l.DeleteBefore(10))
+	require.Equal(t, 2, told)
+	require.Equal(t, span(15, 17), spanOf(readAll(t, l, 15)))
+}
+
+func spanOf(records []seglog.Record) (offsets []int64) {
+	for _, r := range records {
+		offsets = append(offsets, r.Offset)
+	}
+	return offsets
+}
+
+func TestTheStartIsNeverAboveTheDurableOffset(t *testing.T) {
+	l := openLog(t, t.TempDir(), quick)
+	appendEach(t, l, many(10, 0)...)
+	require.NoError(t, l.DeleteBefore(8))
+	require.Equal(t, seglog.Offsets{Start: 8, Durable: 8, End: 10}, l.Offsets())
+}
+
+func TestACompressionLevelThatNoAppendCouldUseIsRefusedAtOpen(t *testing.T) {
+	_, err := seglog.Open(t.TempDir(), seglog.Options{Compression: record.Gzip, CompressionLevel: 99})
+	require.EqualError(t, errors.Unwrap(err), "option CompressionLevel is 99, want 0 or a level that gzip has")
+	require.ErrorIs(t, err, seglog.ErrOption)
+}
+
+// A reader in another process finds out that files are gone when it opens them.
+func TestAReaderBesideAWriterThatDeletesIsToldSo(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, seglog.Options{SegmentBytes: 300, Sync: seglog.SyncNever})
+	appendEach(t, l, many(30, 0)...)
+	r := openLog(t, dir, seglog.Options{ReadOnly: true})
+	late := openLog(t, dir, seglog.Options{ReadOnly: true})
+	require.NoError(t, l.DeleteBefore(20))
+	_, err := r.Get(5)
+	var outside *seglog.OffsetError
+	require.ErrorAs(t, err, &outside)
+	require.Equal(t, &seglog.OffsetError{Offset: 5, Start: 20, End: 30}, outside)
+	for _, err := range late.Records(t.Context(), 0, nil) {
+		require.ErrorIs(t, err, seglog.ErrOffsetOutOfRange)
+	}
+}
