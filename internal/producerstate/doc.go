@@ -35,7 +35,7 @@
 // stored that is not. So truncation makes the removal of snapshots durable before
 // it returns, and a snapshot that was being written meanwhile is dropped.
 //
-// A producer takes about 230 bytes of memory: 192 and its place in a map and a
+// A producer takes about 240 bytes of memory: 192 and its place in a map and a
 // list. Check and Apply cost a map look-up and, but for a producer that is new,
 // allocate nothing. Producers go when they have been silent for long (see
 // Manager.RemoveExpired), not when their records do.

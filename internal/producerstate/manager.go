@@ -149,8 +149,8 @@ func (m *Manager) remove(p *producer) {
 // producer whose records have no timestamp goes at once. It returns how many went.
 //
 // It looks at no more than limit producers, so that whoever holds the lock for it
-// can let go of it in between: a million take a tenth of a second. Call it until
-// done, which ends a pass. Kafka makes one every 10 minutes.
+// can let go of it in between: to forget a million takes most of a second. Call it
+// until done, which ends a pass. Kafka makes one every 10 minutes.
 func (m *Manager) RemoveExpired(now int64, limit int) (removed int, done bool) {
 	if m.swept == 0 || m.swept > len(m.all) {
 		m.swept = len(m.all)

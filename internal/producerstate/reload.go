@@ -1,6 +1,7 @@
 package producerstate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -98,12 +99,7 @@ func (m *Manager) linkAll() {
 			open = append(open, p)
 		}
 	}
-	slices.SortFunc(open, func(a, b *producer) int {
-		if a.txnFirst < b.txnFirst {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(open, func(a, b *producer) int { return cmp.Compare(a.txnFirst, b.txnFirst) })
 	for _, p := range open {
 		m.link(p)
 	}
@@ -124,6 +120,8 @@ func plausible(entries []Entry, offset int64) *CorruptError {
 			return &CorruptError{Position: at, Rule: fmt.Sprintf("producer %d has two entries", e.ProducerID)}
 		case e.LastOffset >= offset:
 			return &CorruptError{Position: at + 14, Rule: fmt.Sprintf("last offset %d in a snapshot at %d", e.LastOffset, offset)}
+		case e.HasBatch() && (e.OffsetDelta < 0 || int64(e.OffsetDelta) > e.LastOffset):
+			return &CorruptError{Position: at + 22, Rule: fmt.Sprintf("offset delta %d, last offset %d", e.OffsetDelta, e.LastOffset)}
 		case e.CurrentTxnFirstOffset >= offset:
 			return &CorruptError{Position: at + 38, Rule: fmt.Sprintf("a transaction from offset %d on in a snapshot at %d", e.CurrentTxnFirstOffset, offset)}
 		}

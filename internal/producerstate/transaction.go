@@ -101,24 +101,16 @@ func (m *Manager) complete(p *producer, offset int64) {
 	p.txnFirst, p.txnStart = NoOffset, record.NoTimestamp
 }
 
-// link puts p in the list of open transactions: at its end, since they begin one
-// after the other.
+// link puts p at the end of the list of open transactions: they begin one after
+// the other.
 func (m *Manager) link(p *producer) {
-	before := m.newest
-	for before != nil && before.txnFirst > p.txnFirst {
-		before = before.before
-	}
-	p.before = before
-	if before == nil {
-		p.behind, m.oldest = m.oldest, p
+	p.before = m.newest
+	if m.newest == nil {
+		m.oldest = p
 	} else {
-		p.behind, before.behind = before.behind, p
+		m.newest.behind = p
 	}
-	if p.behind == nil {
-		m.newest = p
-	} else {
-		p.behind.before = p
-	}
+	m.newest = p
 }
 
 func (m *Manager) unlink(p *producer) {
@@ -160,7 +152,7 @@ func (c *completed) add(first, last int64) {
 	for !c.empty() && c.txns[len(c.txns)-1].first >= first {
 		c.txns = c.txns[:len(c.txns)-1]
 	}
-	if c.gone > 0 && len(c.txns) == cap(c.txns) {
+	if len(c.txns) == cap(c.txns) && c.gone > len(c.txns)/2 {
 		// Rather than grow, use what is free at the front.
 		c.txns = c.txns[:copy(c.txns, c.txns[c.gone:])]
 		c.gone = 0
