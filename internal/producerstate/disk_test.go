@@ -11,6 +11,7 @@ import (
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/internal/vfs/crashfs"
 	"github.com/seglog/seglog/internal/vfs/faultfs"
+	"github.com/seglog/seglog/record"
 )
 
 // If the snapshot of what was cut came back with a power loss, batches of another
@@ -205,6 +206,21 @@ func TestKnownProducersCostNoMemory(t *testing.T) {
 		at += 3
 		b.Apply(data(1, 0, int32(at)-1, at, at))
 	}))
+}
+
+func TestDescribeCostsNoMemory(t *testing.T) {
+	bytes, err := record.AppendEndTxnMarker(nil, record.EndTxnBatch{
+		Offset: 7, Timestamp: 5, ProducerID: 1, ProducerEpoch: 2,
+		Marker: record.EndTxnMarker{Type: record.Abort, CoordinatorEpoch: 9},
+	})
+	require.NoError(t, err)
+	b, err := record.Parse(bytes)
+	require.NoError(t, err)
+	var it record.Iterator
+	var got Batch
+	require.Zero(t, testing.AllocsPerRun(100, func() { got, err = Describe(b, &it) }))
+	require.NoError(t, err)
+	require.Equal(t, marker(Abort, 1, 2, 9, 7).at(5), got)
 }
 
 // FuzzReload: whatever is in a file of that name, loading it never panics, nor does

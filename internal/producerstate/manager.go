@@ -118,9 +118,9 @@ func (m *Manager) Apply(b Batch) {
 	}
 }
 
-// Advance moves the end to offset, over records that change nothing, or over a
+// Advance moves the end up to offset, over records that change nothing, or over a
 // gap.
-func (m *Manager) Advance(offset int64) { m.end = offset }
+func (m *Manager) Advance(offset int64) { m.end = max(m.end, offset) }
 
 // End returns the offset below which every record counts.
 func (m *Manager) End() int64 { return m.end }

@@ -593,9 +593,28 @@ func TestKafkasRules(t *testing.T) {
 			require.NoError(b, err)
 			require.Equal(b, Append(nil, []Entry{{1, 2, 1, 101, 1, -1, 3, 100}}), got)
 		}},
+		{"row 234: a batch with holes counts as it was", func(b *bench) {
+			b.replicates(data(1, 0, 0, 23, 26)) // of which records are gone
+			b.sequences(1, 0, 3)
+			b.appends(data(1, 0, 4, 27, 27))
+		}},
 		{"row 235: a batch without records counts", func(b *bench) {
 			b.replicates(data(1, 0, 0, 0, 1)) // the header is all that is needed
 			b.appends(data(1, 0, 2, 2, 2))
+		}},
+		{"row 236: a producer outlives its records", func(b *bench) {
+			b.appends(data(1, 0, 0, 0, 0), data(2, 0, 0, 1, 1))
+			b.OnLogStart(2)
+			require.Equal(b, 2, b.Len())
+		}},
+		{"row 238: the marker counts once it is replicated", func(b *bench) {
+			b.appends(txn(data(1, 0, 0, 0, 2)), data(record.NoProducerID, record.NoProducerEpoch, record.NoSequence, 3, 4))
+			b.unstable(0)
+			b.appends(marker(Commit, 1, 0, 0, 5))
+			b.OnHighWatermark(5)
+			b.unstable(0)
+			b.OnHighWatermark(6)
+			b.unstable(-1)
 		}},
 		{"row 239: the transactions of four producers", fourProducers},
 		{"row 240: a zombie coordinator, even without data", func(b *bench) {

@@ -23,9 +23,9 @@ type Snapshot struct {
 // Offset returns the offset of the snapshot: every record below it counts.
 func (s *Snapshot) Offset() int64 { return s.offset }
 
-// Capture moves the end to offset and copies the state, 46 bytes for each
-// producer; a million take a tenth of a second. It is nil if the end has not moved since the last snapshot, or if the
-// Manager is read-only. The rest is
+// Capture moves the end to offset, if it is below, and copies the state: 46 bytes
+// for each producer, a tenth of a second for a million. It is nil if the end has
+// not moved since the last snapshot, or if the Manager is read-only. The rest is
 //
 //	s.Write(sync)     // without the lock: makes <offset>.snapshot.tmp
 //	m.Publish(s)      // with the lock: renames it
