@@ -57,8 +57,9 @@ type Batch struct {
 }
 
 // Describe returns what a Manager needs to know about b, and keeps nothing of it.
-// it is used to decode a control record. One that cannot be decoded is
-// record.ErrInvalid; one of a type that is not known is Neutral.
+// it is used to decode a control record. One of a type that is not known is
+// Neutral. So is one that cannot be decoded, and that is an error too: it must not
+// be appended, but who finds it in a log can go on.
 func Describe(b record.Batch, it *record.Iterator) (Batch, error) {
 	d := Batch{
 		BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(),

@@ -870,8 +870,9 @@ func TestOnlyEndMarkersMatter_K073(t *testing.T) {
 			require.Equal(t, want, got)
 		}
 	}
-	_, err := control([]byte{0, 0, 0}, nil)
+	short, err := control([]byte{0, 0, 0}, nil)
 	require.ErrorIs(t, err, record.ErrInvalid)
+	require.Equal(t, Neutral, short.Kind)
 	_, err = control([]byte{0, 0, 0, 1}, []byte{0, 0})
 	require.ErrorIs(t, err, record.ErrInvalid)
 
