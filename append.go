@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/segment"
 )
@@ -20,12 +21,45 @@ type AppendResult struct {
 	// record.LogAppendTime the time of the append. Milliseconds since the epoch,
 	// -1 if no record has one.
 	Timestamp int64
+	// Duplicate is true if the producer had sent the batch before: nothing was
+	// written, and the rest says where it is.
+	Duplicate bool
 }
 
 // AppendOptions are choices for one append. nil means none.
 type AppendOptions struct {
 	// Sync overrides Options.Sync if not nil.
 	Sync *SyncPolicy
+	// Producer says who writes, for Append: see there. AppendBatch finds it in the
+	// batch.
+	Producer *Producer
+	// LeaderEpoch, if not nil, is the epoch that the writer takes for the present
+	// one: another is refused with an *EpochError.
+	LeaderEpoch *int32
+	// CoordinatorEpoch is that of the coordinator that ends a transaction: one that
+	// has been replaced is refused.
+	CoordinatorEpoch int32
+}
+
+func (o *AppendOptions) producer() *Producer {
+	if o == nil {
+		return nil
+	}
+	return o.Producer
+}
+
+func (o *AppendOptions) coordinatorEpoch() int32 {
+	if o == nil {
+		return 0
+	}
+	return o.CoordinatorEpoch
+}
+
+func (o *AppendOptions) leaderEpoch() *int32 {
+	if o == nil {
+		return nil
+	}
+	return o.LeaderEpoch
 }
 
 func (o *AppendOptions) sync(log SyncPolicy) SyncPolicy {
@@ -45,14 +79,22 @@ var builders = sync.Pool{New: func() any { return new(record.Builder) }}
 //
 // A Timestamp of 0 is replaced by the present time; record.NoTimestamp stays.
 // Offset is ignored. The slices are not kept.
+//
+// With AppendOptions.Producer the batch is stored once, however often it is sent,
+// and only in its turn: otherwise the error is a *ProducerError. Records that the
+// log's options do not allow give a *RecordsError.
 func (l *Log) Append(records []Record, opts *AppendOptions) (AppendResult, error) {
 	b := builders.Get().(*record.Builder)
 	defer builders.Put(b)
-	batch, err := l.encode(b, records)
+	batch, err := l.encode(b, records, opts.producer())
 	if err != nil {
 		return AppendResult{}, fmt.Errorf("append: %w", err)
 	}
-	return l.appendAssigned(batch, opts)
+	at, err := l.appendAssigned(batch, producerstate.Client, opts)
+	if err != nil {
+		return at, fmt.Errorf("append: %w", err)
+	}
+	return at, nil
 }
 
 // Ticket is an append that was ordered and written but may not be durable yet.
@@ -77,23 +119,32 @@ func (l *Log) AppendAsync(records []Record) (Ticket, error) {
 	return Ticket{at, l}, err
 }
 
-func (l *Log) encode(b *record.Builder, records []Record) (record.Batch, error) {
-	now := time.Now().UnixMilli()
-	b.Reset(record.BuilderOptions{
+func (l *Log) encode(b *record.Builder, records []Record, p *Producer) (record.Batch, error) {
+	rules := l.rules(time.Now())
+	o := record.BuilderOptions{
 		Codec:         l.opts.Compression,
 		Level:         l.opts.CompressionLevel,
 		TimestampType: l.opts.TimestampType,
-		LogAppendTime: now,
-		LeaderEpoch:   l.opts.LeaderEpoch,
-	})
+		LogAppendTime: rules.now,
+		LeaderEpoch:   l.opts.LeaderEpoch, // the present one is stamped later
+	}
+	if p != nil {
+		o.Producer = &record.Producer{ID: p.ID, Epoch: p.Epoch, BaseSequence: p.Sequence}
+		o.Transactional = p.Transactional
+	}
+	b.Reset(o)
 	for i := range records {
 		r := records[i]
 		if r.Timestamp == 0 {
-			r.Timestamp = now
+			r.Timestamp = rules.now
 		}
+		rules.check(i, &r)
 		if err := b.Append(r); err != nil {
 			return record.Batch{}, invalid(err)
 		}
+	}
+	if err := rules.err(); err != nil {
+		return record.Batch{}, err
 	}
 	bytes, err := b.Build()
 	if err != nil {
@@ -119,7 +170,11 @@ func (l *Log) AppendBatch(b []byte, opts *AppendOptions) (AppendResult, error) {
 	if err != nil {
 		return AppendResult{}, fmt.Errorf("append batch: %w", invalid(err))
 	}
-	return l.appendAssigned(batch, opts)
+	at, err := l.appendAssigned(batch, producerstate.Client, opts)
+	if err != nil {
+		return at, fmt.Errorf("append batch: %w", err)
+	}
+	return at, nil
 }
 
 // validate checks a pre-built batch as Kafka's LogValidator.java does, and
@@ -140,53 +195,85 @@ func (l *Log) validate(b record.Batch) error {
 	if err := b.Verify(it); err != nil {
 		return err
 	}
-	if l.opts.TimestampType == record.LogAppendTime {
-		return b.SetMaxTimestamp(record.LogAppendTime, time.Now().UnixMilli())
-	}
-	newest, err := newestRecord(b, it)
+	newest, err := l.validateRecords(b, it)
 	if err != nil {
 		return err
+	}
+	if l.opts.TimestampType == record.LogAppendTime {
+		return b.SetMaxTimestamp(record.LogAppendTime, time.Now().UnixMilli())
 	}
 	return b.SetMaxTimestamp(record.CreateTime, newest)
 }
 
-func newestRecord(b record.Batch, it *record.Iterator) (int64, error) {
+// validateRecords returns the newest timestamp.
+func (l *Log) validateRecords(b record.Batch, it *record.Iterator) (int64, error) {
 	newest := record.NoTimestamp
 	if err := it.Reset(b); err != nil {
 		return newest, err
 	}
-	for i := int64(0); it.Next(); i++ {
+	rules := l.rules(time.Now())
+	for i := 0; it.Next(); i++ {
 		r := it.Record()
-		if r.Offset != b.BaseOffset()+i {
+		if r.Offset != b.BaseOffset()+int64(i) {
 			return newest, fmt.Errorf("record %d has offset delta %d", i, r.Offset-b.BaseOffset())
 		}
+		rules.check(i, r)
 		newest = max(newest, r.Timestamp)
 	}
-	return newest, it.Err()
+	if err := it.Err(); err != nil {
+		return newest, err
+	}
+	return newest, rules.err()
 }
 
-// appendAssigned writes one batch at the end of the log.
-func (l *Log) appendAssigned(b record.Batch, opts *AppendOptions) (AppendResult, error) {
+// appendAssigned writes one batch at the end of the log, or finds that it is there.
+func (l *Log) appendAssigned(b record.Batch, origin producerstate.Origin, opts *AppendOptions) (AppendResult, error) {
 	if b.Size() > l.opts.MaxMessageBytes {
-		return AppendResult{}, fmt.Errorf("append: %w", &SizeError{ErrMessageTooLarge, b.Size(), l.opts.MaxMessageBytes})
+		return AppendResult{}, &SizeError{ErrMessageTooLarge, b.Size(), l.opts.MaxMessageBytes}
 	}
 	l.append.Lock()
-	base := l.end.Load()
-	b.SetBaseOffset(base)
-	b.SetLeaderEpoch(l.opts.LeaderEpoch)
-	err := l.stampLocked(b)
-	if err == nil {
-		err = l.writeLocked(segment.Set{
-			Bytes: b.Bytes(), LastOffset: b.LastOffset(),
-			MaxTimestamp: b.MaxTimestamp(), OffsetOfMaxTimestamp: b.LastOffset(),
-		}, base)
-	}
+	at, err := l.appendAssignedLocked(b, origin, opts)
 	l.append.Unlock()
 	if err != nil {
-		return AppendResult{}, fmt.Errorf("append: %w", err)
+		return AppendResult{}, err
 	}
-	at := AppendResult{BaseOffset: base, LastOffset: b.LastOffset(), Timestamp: b.MaxTimestamp()}
 	return at, l.finishAppend(at.LastOffset, opts)
+}
+
+func (l *Log) appendAssignedLocked(b record.Batch, origin producerstate.Origin, opts *AppendOptions) (AppendResult, error) {
+	if err := l.writableLocked(); err != nil {
+		return AppendResult{}, err
+	}
+	if err := l.fenceLocked(opts.leaderEpoch(), false); err != nil {
+		return AppendResult{}, err
+	}
+	base := l.end.Load()
+	b.SetBaseOffset(base)
+	b.SetLeaderEpoch(l.append.epoch)
+	if err := l.stampLocked(b); err != nil {
+		return AppendResult{}, err
+	}
+	w := write{first: base, Set: segment.Set{
+		Bytes: b.Bytes(), LastOffset: b.LastOffset(),
+		MaxTimestamp: b.MaxTimestamp(), OffsetOfMaxTimestamp: b.LastOffset(),
+	}}
+	if b.HasProducerID() {
+		d, verdict, err := l.checkProducerLocked(b, origin)
+		if err != nil {
+			return AppendResult{}, err
+		}
+		if verdict.Duplicate {
+			return AppendResult{verdict.BaseOffset, verdict.LastOffset, verdict.Timestamp, true}, nil
+		}
+		w.producers = []producerstate.Batch{d}
+	}
+	if err := l.assignEpochLocked(l.append.epoch, base); err != nil {
+		return AppendResult{}, named(err)
+	}
+	if err := l.writeLocked(w); err != nil {
+		return AppendResult{}, err
+	}
+	return AppendResult{BaseOffset: base, LastOffset: b.LastOffset(), Timestamp: b.MaxTimestamp()}, nil
 }
 
 // stampLocked keeps append times from going backwards, should two appends
@@ -207,42 +294,74 @@ func (l *Log) finishAppend(lastOffset int64, opts *AppendOptions) error {
 	if opts.sync(l.opts.Sync) == SyncNever && !l.syncDue(lastOffset) {
 		return nil
 	}
-	if err := l.syncTo(lastOffset + 1); err != nil {
-		return fmt.Errorf("append: %w", err)
-	}
-	return nil
+	return l.syncTo(lastOffset + 1)
 }
 
 // AppendReplicated writes batches that keep their offsets and leader epochs,
 // for followers and restores. They must follow each other and begin at or above
 // the log end; a gap is kept. All of them are written, as one set, or none. A
-// partial batch at the end of b is an error, unlike on a Kafka follower.
+// partial batch at the end of b is an error, unlike on a Kafka follower. What they
+// say of producers and transactions is taken as it is.
 func (l *Log) AppendReplicated(b []byte, opts *AppendOptions) (AppendResult, error) {
-	set, first, err := l.analyze(b)
+	at, err := l.appendReplicated(b, opts)
 	if err != nil {
 		return AppendResult{}, fmt.Errorf("append replicated: %w", err)
 	}
+	return at, nil
+}
+
+func (l *Log) appendReplicated(b []byte, opts *AppendOptions) (AppendResult, error) {
+	w, err := l.analyze(b)
+	if err != nil {
+		return AppendResult{}, err
+	}
 	l.append.Lock()
-	if end := l.end.Load(); first < end {
-		err = &AppendOffsetError{FirstOffset: first, LastOffset: set.LastOffset, Want: end}
+	if end := l.end.Load(); w.first < end {
+		err = &AppendOffsetError{FirstOffset: w.first, LastOffset: w.LastOffset, Want: end}
 	} else {
-		err = l.writeLocked(set, first)
+		err = l.writeReplicatedLocked(w)
 	}
 	l.append.Unlock()
 	if err != nil {
-		return AppendResult{}, fmt.Errorf("append replicated: %w", err)
+		return AppendResult{}, err
 	}
-	at := AppendResult{BaseOffset: first, LastOffset: set.LastOffset, Timestamp: set.MaxTimestamp}
-	return at, l.finishAppend(set.LastOffset, opts)
+	at := AppendResult{BaseOffset: w.first, LastOffset: w.LastOffset, Timestamp: w.MaxTimestamp}
+	return at, l.finishAppend(w.LastOffset, opts)
+}
+
+func (l *Log) writeReplicatedLocked(w write) error {
+	err := l.writableLocked()
+	for _, e := range w.epochs {
+		if err == nil {
+			err = named(l.assignEpochLocked(e.Epoch, e.StartOffset))
+		}
+	}
+	if err == nil {
+		err = l.writeLocked(w)
+	}
+	if err != nil {
+		l.epochs.TruncateFromEnd(l.end.Load())
+	}
+	return err
+}
+
+// write is a set of batches to be written, and what it says.
+type write struct {
+	segment.Set
+	first     int64                 // offset
+	producers []producerstate.Batch // those of its batches that have a producer id
+	epochs    epochsOf              // of a replicated set
 }
 
 // analyze checks a set of batches as Kafka does for a follower
 // (UnifiedLog.analyzeAndValidateRecords): checksums hold and offsets increase.
-func (l *Log) analyze(b []byte) (set segment.Set, first int64, err error) {
-	set = segment.Set{Bytes: b, MaxTimestamp: record.NoTimestamp, LastOffset: -1}
+func (l *Log) analyze(b []byte) (write, error) {
+	w := write{Set: segment.Set{Bytes: b, MaxTimestamp: record.NoTimestamp, LastOffset: -1}}
 	if len(b) == 0 {
-		return set, 0, invalid(record.ErrEmpty)
+		return w, invalid(record.ErrEmpty)
 	}
+	it := iterators.Get().(*record.Iterator)
+	defer iterators.Put(it)
 	for pos := 0; pos < len(b); {
 		batch, err := record.Parse(b[pos:])
 		if err == nil {
@@ -252,45 +371,53 @@ func (l *Log) analyze(b []byte) (set segment.Set, first int64, err error) {
 			err = fmt.Errorf("magic %d, want %d: %w", batch.Magic(), record.MagicV2, record.ErrUnsupported)
 		}
 		if err != nil {
-			return set, 0, fmt.Errorf("batch at byte %d: %w", pos, invalid(err))
+			return w, fmt.Errorf("batch at byte %d: %w", pos, invalid(err))
 		}
-		if batch.BaseOffset() <= set.LastOffset || batch.LastOffset() < batch.BaseOffset() || batch.BaseOffset() < 0 {
-			return set, 0, fmt.Errorf("batch at byte %d: %w", pos,
-				&AppendOffsetError{batch.BaseOffset(), batch.LastOffset(), set.LastOffset + 1})
+		if batch.BaseOffset() <= w.LastOffset || batch.LastOffset() < batch.BaseOffset() || batch.BaseOffset() < 0 {
+			return w, fmt.Errorf("batch at byte %d: %w", pos,
+				&AppendOffsetError{batch.BaseOffset(), batch.LastOffset(), w.LastOffset + 1})
 		}
 		if pos == 0 {
-			first = batch.BaseOffset()
+			w.first = batch.BaseOffset()
 		}
-		set.LastOffset = batch.LastOffset()
-		if ts := batch.MaxTimestamp(); ts > set.MaxTimestamp {
-			set.MaxTimestamp, set.OffsetOfMaxTimestamp = ts, batch.LastOffset()
-		}
+		w.take(batch, it)
 		pos += batch.Size()
 	}
-	return set, first, nil
+	return w, nil
 }
 
-// writeLocked rolls if need be and writes the set, whose first offset is
-// given. append is held.
-func (l *Log) writeLocked(set segment.Set, first int64) error {
-	if err := l.writableLocked(); err != nil {
-		return err
+func (w *write) take(b record.Batch, it *record.Iterator) {
+	w.LastOffset = b.LastOffset()
+	if ts := b.MaxTimestamp(); ts > w.MaxTimestamp {
+		w.MaxTimestamp, w.OffsetOfMaxTimestamp = ts, b.LastOffset()
 	}
-	if set.LastOffset < first || set.LastOffset == math.MaxInt64 {
+	if b.HasProducerID() {
+		w.producers = append(w.producers, described(b, it))
+	}
+	w.epochs = w.epochs.with(b)
+}
+
+// writeLocked rolls if need be and writes the set. append is held, and the log is
+// writable.
+func (l *Log) writeLocked(w write) error {
+	if w.LastOffset < w.first || w.LastOffset == math.MaxInt64 {
 		// The log end, which lies behind the last offset, must be one too.
-		return fmt.Errorf("%w: no offsets are left behind %d", ErrUnexpectedOffset, first)
+		return fmt.Errorf("%w: no offsets are left behind %d", ErrUnexpectedOffset, w.first)
 	}
-	if int64(len(set.Bytes)) > l.opts.SegmentBytes {
-		return &SizeError{ErrSetTooLarge, len(set.Bytes), int(l.opts.SegmentBytes)}
+	if int64(len(w.Bytes)) > l.opts.SegmentBytes {
+		return &SizeError{ErrSetTooLarge, len(w.Bytes), int(l.opts.SegmentBytes)}
 	}
-	if span := set.LastOffset - first; span > math.MaxInt32 {
-		return fmt.Errorf("%w: %w: offsets %d to %d", ErrUnexpectedOffset, segment.ErrOffsetOverflow, first, set.LastOffset)
+	if w.LastOffset-w.first > math.MaxInt32 {
+		return fmt.Errorf("%w: %w: offsets %d to %d", ErrUnexpectedOffset, segment.ErrOffsetOverflow, w.first, w.LastOffset)
 	}
-	if err := l.maybeRollLocked(set, first); err != nil {
+	if err := l.maybeRollLocked(w.Set, w.first); err != nil {
 		return err
+	}
+	if len(w.producers) > 0 {
+		w.Aborted = abortedIn(l.append.producers, w.producers)
 	}
 	active := l.set.Load().active
-	if err := active.Append(set); err != nil {
+	if err := active.Append(w.Set); err != nil {
 		if active.Base() > l.end.Load() { // made for this set, behind a gap
 			err = errors.Join(err, l.withdrawLocked())
 		}
@@ -300,12 +427,13 @@ func (l *Log) writeLocked(set segment.Set, first int64) error {
 		}
 		return named(err)
 	}
-	l.bytes.Add(int64(len(set.Bytes)))
+	l.bytes.Add(int64(len(w.Bytes)))
 	l.markUnsyncedLocked(active)
 	if size, err := active.Size(); err == nil {
 		l.prepareSpareLocked(size)
 	}
-	l.end.Store(set.LastOffset + 1)
+	l.applyLocked(w.producers, w.LastOffset+1)
+	l.end.Store(w.LastOffset + 1)
 	l.arrivals.announce()
 	return nil
 }

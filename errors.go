@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/segment"
@@ -49,6 +50,32 @@ var (
 	// ErrUnexpectedOffset: a replicated batch does not follow the log end, or
 	// the batches of a set do not follow each other. See AppendOffsetError.
 	ErrUnexpectedOffset = errors.New("unexpected offset")
+	// ErrOutOfOrderSequence: a producer's batch does not follow its last one. See
+	// ProducerError. Kafka: OUT_OF_ORDER_SEQUENCE_NUMBER (45).
+	ErrOutOfOrderSequence = producerstate.ErrOutOfOrderSequence
+	// ErrInvalidProducerEpoch: a newer instance of the producer has taken over.
+	// See ProducerError. Kafka: INVALID_PRODUCER_EPOCH (47).
+	ErrInvalidProducerEpoch = producerstate.ErrInvalidProducerEpoch
+	// ErrInvalidTxnState: a batch outside of the transaction that its producer has
+	// open. See ProducerError. Kafka: INVALID_TXN_STATE (48).
+	ErrInvalidTxnState = producerstate.ErrInvalidTxnState
+	// ErrCoordinatorFenced: a newer transaction coordinator has taken over. See
+	// ProducerError. Kafka: TRANSACTION_COORDINATOR_FENCED (52).
+	ErrCoordinatorFenced = producerstate.ErrCoordinatorFenced
+	// ErrNoTransaction: the producer has no transaction open.
+	ErrNoTransaction = errors.New("no transaction is open")
+	// ErrFencedLeaderEpoch: a newer leader has taken over. See EpochError. Kafka:
+	// FENCED_LEADER_EPOCH (74).
+	ErrFencedLeaderEpoch = errors.New("leader epoch is fenced")
+	// ErrUnknownLeaderEpoch: a leader epoch that this log has not heard of. See
+	// EpochError. Kafka: UNKNOWN_LEADER_EPOCH (75).
+	ErrUnknownLeaderEpoch = errors.New("leader epoch is not known yet")
+	// ErrInvalidTimestamp: a record is too old or too far in the future for
+	// TimestampBeforeMax and TimestampAfterMax. See RecordsError. Kafka:
+	// INVALID_TIMESTAMP (32).
+	ErrInvalidTimestamp = errors.New("timestamp out of range")
+	// ErrCommitted: a truncation below the high watermark, which was not forced.
+	ErrCommitted = errors.New("below the high watermark")
 	// ErrNotALog: the directory holds no segment and none may be made.
 	ErrNotALog = errors.New("not a log directory")
 	// ErrOverlap: two segments claim the same offsets.
@@ -120,6 +147,59 @@ func (e *AppendOffsetError) Error() string {
 // Unwrap returns ErrUnexpectedOffset.
 func (e *AppendOffsetError) Unwrap() error { return ErrUnexpectedOffset }
 
+// ProducerError says why a batch of a producer is refused: who it was, what it
+// said and what was expected. It matches its Reason, one of ErrOutOfOrderSequence,
+// ErrInvalidProducerEpoch, ErrInvalidTxnState and ErrCoordinatorFenced.
+type ProducerError = producerstate.Error
+
+// EpochError is a leader epoch other than the present one. It matches Err.
+type EpochError struct {
+	Err            error // ErrFencedLeaderEpoch or ErrUnknownLeaderEpoch
+	Epoch, Current int32
+}
+
+func (e *EpochError) Error() string {
+	return fmt.Sprintf("%v: epoch %d, the present one is %d", e.Err, e.Epoch, e.Current)
+}
+
+// Unwrap returns Err.
+func (e *EpochError) Unwrap() error { return e.Err }
+
+// RecordsError lists the records for which a batch was refused; none of it was
+// written. It matches ErrInvalidBatch, and what each record's error matches.
+type RecordsError struct {
+	Records []RecordError
+}
+
+// RecordError is why one record is refused.
+type RecordError struct {
+	Index int // of the record in its batch, from 0
+	Err   error
+}
+
+func (e *RecordsError) Error() string {
+	msg := fmt.Sprintf("%v: ", ErrInvalidBatch)
+	for i, r := range e.Records {
+		if i == 3 { // as Kafka does
+			return msg + fmt.Sprintf(" and %d more", len(e.Records)-i)
+		}
+		if i > 0 {
+			msg += ", "
+		}
+		msg += fmt.Sprintf("record %d: %v", r.Index, r.Err)
+	}
+	return msg
+}
+
+// Unwrap returns ErrInvalidBatch and the errors of the records.
+func (e *RecordsError) Unwrap() []error {
+	errs := []error{ErrInvalidBatch}
+	for _, r := range e.Records {
+		errs = append(errs, r.Err)
+	}
+	return errs
+}
+
 // SizeError is a batch or set of batches over a limit. It matches Err.
 type SizeError struct {
 	Err         error // ErrMessageTooLarge or ErrSetTooLarge
@@ -169,7 +249,12 @@ func named(err error) error {
 }
 
 // invalid marks a refused batch, keeping the codec's own account of it.
-func invalid(err error) error { return fmt.Errorf("%w: %w", ErrInvalidBatch, err) }
+func invalid(err error) error {
+	if errors.Is(err, ErrInvalidBatch) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrInvalidBatch, err)
+}
 
 // Record and Header are what a log stores; see package record.
 type (

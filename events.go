@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 )
 
 // Events are functions a log calls when something happens that its operator may
@@ -19,6 +20,10 @@ type Events struct {
 	// Removed is called after segments were removed by DeleteBefore or
 	// ApplyRetention.
 	Removed func(RetentionResult)
+	// LateTransaction is called once for a transaction that has been silent for
+	// five minutes longer than Options.TransactionMaxTimeout, when the log notices.
+	// Nobody is going to end it; see Log.AbortTransaction.
+	LateTransaction func(Transaction)
 	// Failed is called once, when the log enters the failed state.
 	Failed func(cause error)
 	// Damaged is called when reading meets damage, but not while it is being
@@ -76,6 +81,27 @@ func (l *Log) tellFailed(cause error) {
 	l.logger().Error("log failed, it must be opened again to write", "cause", cause)
 	if f := l.opts.Events.Failed; f != nil {
 		f(cause)
+	}
+}
+
+// warnOfLateTransactionLocked looks at the oldest transaction. append is held.
+func (l *Log) warnOfLateTransactionLocked() {
+	if l.append.closed || !l.append.producers.HasLateTransaction(time.Now().UnixMilli()) {
+		return
+	}
+	for t := range l.append.producers.OpenTransactions() {
+		if l.append.late != t.FirstOffset {
+			l.append.late = t.FirstOffset
+			l.background.Go(func() { l.tellLate(transactionOf(t)) })
+		}
+		return
+	}
+}
+
+func (l *Log) tellLate(t Transaction) {
+	l.logger().Warn("transaction is not being ended", "producer", t.ProducerID, "epoch", t.ProducerEpoch, "first_offset", t.FirstOffset)
+	if f := l.opts.Events.LateTransaction; f != nil {
+		f(t)
 	}
 }
 

@@ -44,21 +44,13 @@ func (a *arrivals) announce() {
 // it was before. It ends with ctx's error, or ErrClosed. Truncation does not end
 // it: the offset is waited for until it is given out again.
 func (l *Log) Wait(ctx context.Context, offset int64) error {
-	_, err := l.waitFor(ctx, offset, -1, false)
+	_, err := l.waitFor(ctx, offset, -1, bound{isolation: ReadLogEnd})
 	return err
-}
-
-// limit is where reading ends: at the log end, or at the durable offset.
-func (l *Log) limit(durable bool) int64 {
-	if durable {
-		return l.durable.Load()
-	}
-	return l.end.Load()
 }
 
 // waitFor waits until the limit lies above offset. With a generation of 0 or
 // above it also returns when the log was truncated since, and says so.
-func (l *Log) waitFor(ctx context.Context, offset, generation int64, durable bool) (truncated bool, err error) {
+func (l *Log) waitFor(ctx context.Context, offset, generation int64, b bound) (truncated bool, err error) {
 	for {
 		changed := l.arrivals.enlist()
 		switch {
@@ -66,7 +58,7 @@ func (l *Log) waitFor(ctx context.Context, offset, generation int64, durable boo
 			err = ErrClosed
 		case generation >= 0 && l.generation.Load() != generation:
 			truncated = true
-		case l.limit(durable) > offset:
+		case l.limit(b) > offset:
 		default:
 			select {
 			case <-changed:

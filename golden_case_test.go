@@ -348,7 +348,7 @@ func TestRecoveryOfKilledBrokersEndsWhereKafkasDoes(t *testing.T) {
 }
 
 // goldenInterval is the index.interval.bytes of the killed topics.
-var goldenInterval = seglog.Options{IndexIntervalBytes: 200, Sync: seglog.SyncNever}
+var goldenInterval = seglog.Options{IndexIntervalBytes: 200, Sync: seglog.SyncNever, TimestampAfterMax: -1}
 
 func logBases(t testing.TB, dir string) []int64 {
 	t.Helper()

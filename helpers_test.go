@@ -32,8 +32,8 @@ type tb interface {
 	Context() context.Context
 }
 
-// quick is for tests that are not about durability.
-var quick = seglog.Options{Sync: seglog.SyncNever}
+// quick is for tests that are not about durability, nor about the clock.
+var quick = seglog.Options{Sync: seglog.SyncNever, TimestampAfterMax: -1}
 
 // openLog opens a log and closes it when the test ends.
 func openLog(t tb, dir string, opts seglog.Options) *seglog.Log {

@@ -28,7 +28,7 @@ var floors = map[string][]string{
 	"internal/leaderepoch":   {"internal/vfs", "internal/layout", "internal/checkpoint"},
 	"internal/txnindex":      {"internal/vfs", "internal/layout"},
 	"internal/producerstate": {"record", "internal/vfs", "internal/layout"},
-	"segment":                {"record", "index", "timeindex", "internal/vfs", "internal/layout"},
+	"segment":                {"record", "index", "timeindex", "internal/vfs", "internal/layout", "internal/txnindex"},
 	"": {"segment", "record", "index", "timeindex", "internal/vfs", "internal/layout", "internal/checkpoint",
 		"internal/txnindex", "internal/producerstate", "internal/leaderepoch"},
 	"logtest": {"", "internal/vfs", "internal/vfs/crashfs", "internal/vfs/faultfs"},

@@ -14,7 +14,7 @@ import (
 )
 
 // dense indexes every batch but the first of a segment.
-var dense = seglog.Options{IndexIntervalBytes: 1, Sync: seglog.SyncNever}
+var dense = seglog.Options{IndexIntervalBytes: 1, Sync: seglog.SyncNever, TimestampAfterMax: -1}
 
 // sealedAndActive is a closed log of two segments, 0 sealed and 10 active, ten
 // small batches each, every one indexed. Timestamps are those of the offsets

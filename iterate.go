@@ -19,6 +19,9 @@ type IterOptions struct {
 	Follow bool
 	// To ends the iteration before that offset. 0 means no such limit.
 	To int64
+	// Isolation says how far to read, and whether records of aborted transactions
+	// are left out.
+	Isolation Isolation
 	// Durable leaves out what is not on disk yet: the durable offset takes
 	// the place of the log end. What was read so cannot be lost in a crash.
 	Durable bool
@@ -146,11 +149,12 @@ type walk struct {
 	have     bool
 	position int64 // of batch
 	err      error // in place of a batch
+	aborted  aborted
 }
 
 func (l *Log) walk(ctx context.Context, from int64, opts *IterOptions) *walk {
 	w := walks.Get().(*walk)
-	*w = walk{log: l, ctx: ctx, opts: opts, from: from, scan: w.scan}
+	*w = walk{log: l, ctx: ctx, opts: opts, from: from, scan: w.scan, aborted: aborted{found: w.aborted.found, spans: w.aborted.spans}}
 	return w
 }
 
@@ -160,6 +164,11 @@ var walks = sync.Pool{New: func() any { return new(walk) }}
 // start fixes the bounds when the iteration begins, not when it was made.
 func (w *walk) start() error {
 	w.started = true
+	if w.opts.Isolation == ReadCommitted {
+		if _, err := w.log.LastStableOffset(); err != nil { // a read-only log finds out now
+			return err
+		}
+	}
 	w.generation = w.log.generation.Load()
 	w.to = int64(1<<63 - 1)
 	if !w.opts.Follow {
@@ -217,11 +226,13 @@ func (w *walk) next() bool {
 	return false
 }
 
-func (w *walk) limit() int64 { return w.log.limit(w.opts.Durable) }
+func (w *walk) bound() bound { return bound{isolation: w.opts.Isolation, durable: w.opts.Durable} }
+
+func (w *walk) limit() int64 { return w.log.limit(w.bound()) }
 
 // await blocks at the log end.
 func (w *walk) await() error {
-	truncated, err := w.log.waitFor(w.ctx, w.from, w.generation, w.opts.Durable)
+	truncated, err := w.log.waitFor(w.ctx, w.from, w.generation, w.bound())
 	if err != nil {
 		return err
 	}
@@ -236,6 +247,7 @@ func (w *walk) noticeTruncation() error {
 	generation := w.log.generation.Load()
 	to := w.log.truncatedSince(w.generation)
 	w.generation, w.aimed = generation, false
+	w.aborted.to = w.aborted.from // what it knows may be about other records
 	if w.from > to {
 		return fmt.Errorf("records: %w", &TruncationError{Offset: w.from, TruncatedTo: to, End: w.log.end.Load()})
 	}
@@ -323,15 +335,38 @@ func (w *walk) take() error {
 		if b.BaseOffset() >= w.upper {
 			return beyondSegment(&w.scan, b.BaseOffset(), b.LastOffset(), w.upper)
 		}
-		if b.BaseOffset() >= w.limit() {
+		if b.LastOffset() >= w.limit() {
 			return io.EOF // written, but not yet for us
 		}
 		if b.LastOffset() >= w.from {
-			w.batch, w.position, w.have = b, w.scan.Position(), true
-			return nil
+			leftOut, err := w.leftOut(b)
+			if err != nil {
+				return err
+			}
+			if !leftOut {
+				w.batch, w.position, w.have = b, w.scan.Position(), true
+				return nil
+			}
+			w.from = b.LastOffset() + 1
 		}
 		w.scan.Advance()
 	}
+}
+
+// leftOut reports whether b has records of an aborted transaction, which readers of
+// committed records do not get. The segment of scan is acquired.
+func (w *walk) leftOut(b record.Batch) (bool, error) {
+	if w.opts.Isolation != ReadCommitted || !b.IsTransactional() || b.IsControl() {
+		return false, nil
+	}
+	if !w.aborted.knows(b) {
+		s := w.scan.Segment()
+		to := min(w.log.lastStable(), w.log.set.Load().upper(s))
+		if err := w.log.collectAborted(&w.aborted, s, b.BaseOffset(), to); err != nil {
+			return false, err
+		}
+	}
+	return w.aborted.holds(b), nil
 }
 
 // recoverable says whether the iteration can go on behind the present error.

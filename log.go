@@ -10,6 +10,10 @@ import (
 
 	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/leaderepoch"
+	"github.com/seglog/seglog/internal/producerstate"
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/segment"
 )
 
@@ -26,6 +30,8 @@ type Log struct {
 	start      atomic.Int64 // log start offset: the first readable
 	durable    atomic.Int64 // all below it is on disk
 	end        atomic.Int64 // log end offset: the next to be given out
+	watermark  atomic.Int64 // high watermark, if Options.Replicated
+	unstable   atomic.Int64 // first unstable offset, or noTransaction
 	generation atomic.Int64
 	cuts       atomic.Pointer[truncations] // what each generation took away
 
@@ -48,9 +54,22 @@ type Log struct {
 		preparing bool               // a spare is being made, or was in vain
 		jitter    int64              // ms taken off segment.ms for the active segment
 		lastStamp int64              // last append time given out
-		failed    error              // first cause; once set, writing is refused
-		closed    bool
+		producers *producerstate.Manager
+		control   record.Iterator           // for control records that are appended
+		snapshots []*producerstate.Snapshot // to be written by the next flush
+		late      int64                     // the transaction that was warned of, or -1
+		epoch     int32                     // leader epoch that batches are stamped with
+		failed    error                     // first cause; once set, writing is refused
+		// hasProducers: some producer with an id has written to this log.
+		hasProducers bool
+		// epochsUnsaved: the leader epochs are not all on disk. epochsLost: they
+		// have to be found in the log.
+		epochsUnsaved, epochsLost bool
+		closed                    bool
 	}
+
+	// epochs are the leader epochs and where they begin. It has a lock of its own.
+	epochs *leaderepoch.Cache
 
 	// state is what the state file holds. Its lock is the last in lock order.
 	state struct {
@@ -126,11 +145,18 @@ func (l *Log) closeLocked() error {
 	for s := range l.set.Load().ascending() {
 		errs = append(errs, s.Retire())
 	}
+	if !l.opts.ReadOnly && !failed && l.append.hasProducers {
+		// On a full disk there is none: the next open reads more of the log.
+		if _, err := l.append.producers.Take(l.end.Load(), true); !vfs.IsNoSpace(err) {
+			errs = append(errs, err)
+		}
+	}
 	err = errors.Join(errs...)
 	if !l.opts.ReadOnly && !failed && err == nil {
 		end := l.end.Load()
 		err = l.changeState(func(st *checkpoint.State) {
 			st.RecoveryPoint = end
+			st.Producers = st.Producers || l.append.hasProducers
 			st.Clean = &checkpoint.CleanMark{EndOffset: end, Segment: active.Base(), Size: size}
 		})
 	}

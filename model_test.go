@@ -73,6 +73,7 @@ func newModel(t *rapid.T, root string) *model {
 		StartOffset:        rapid.SampledFrom([]int64{0, 0, 7, 1 << 40}).Draw(t, "start offset"),
 		RetentionBytes:     rapid.SampledFrom([]int64{-1, 700, 2000}).Draw(t, "retention bytes"),
 		RetentionTime:      rapid.SampledFrom([]time.Duration{-1, 0}).Draw(t, "retention time"),
+		TimestampAfterMax:  -1,
 	}}
 	m.open(t)
 	m.start, m.end, m.first = m.opts.StartOffset, m.opts.StartOffset, m.opts.StartOffset

@@ -13,6 +13,7 @@ import (
 	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/segment"
 )
 
@@ -41,6 +42,8 @@ func open(dir string, opts Options) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{dir: dir, opts: opts, opened: new(atomic.Int64), stop: make(chan struct{})}
+	l.unstable.Store(noTransaction)
+	l.append.late = -1
 	if opts.ReadOnly {
 		return l, l.openReadOnly()
 	}
@@ -174,6 +177,15 @@ func (l *Log) openWritable() error {
 		return err
 	}
 	l.set.Store(newSegmentSet(segments))
+	if err := l.newProducers(); err != nil {
+		return err
+	}
+	if err := l.append.producers.RemoveStraySnapshots(dir.bases); err != nil {
+		return err
+	}
+	if err := l.readEpochs(); err != nil {
+		return err
+	}
 	if err := l.openTail(segments, clean); err != nil {
 		return err
 	}
@@ -282,8 +294,20 @@ func (l *Log) begin() error {
 		return err
 	}
 	l.set.Store(newSegmentSet([]*segment.Segment{s}))
-	err = l.changeState(func(st *checkpoint.State) { st.LogStartOffset, st.RecoveryPoint = base, base })
+	if err := l.forgetProducers(base); err != nil {
+		return err
+	}
+	err = l.changeState(func(st *checkpoint.State) {
+		st.LogStartOffset, st.RecoveryPoint, st.Producers = base, base, false
+	})
 	if err != nil {
+		return err
+	}
+	if err := l.readEpochs(); err != nil {
+		return err
+	}
+	l.epochs.Clear()
+	if err := l.settleEpochs(base, base); err != nil {
 		return err
 	}
 	l.start.Store(base)
@@ -301,7 +325,10 @@ func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark)
 		switch {
 		case err == nil && active.NextOffset() == clean.EndOffset:
 			l.recovery.Clean = true
-			return nil
+			if err := l.collectEpochs(segments); err != nil {
+				return err
+			}
+			return l.reloadProducers(segments, clean.EndOffset, l.noProducers())
 		case err == nil:
 			return l.refuseEnd(active, clean)
 		case !errors.Is(err, ErrCorrupt):
@@ -351,9 +378,16 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		}
 		first = len(segments) - 1
 	}
+	if err := l.collectEpochs(segments[:first]); err != nil {
+		return err
+	}
+	var it record.Iterator
 	for i := first; i < len(segments); i++ {
 		s := segments[i]
-		o := segment.RecoverOptions{MayOverflow: !l.ours}
+		if err := l.reloadForRecovery(segments, i, first); err != nil {
+			return err
+		}
+		o := segment.RecoverOptions{MayOverflow: !l.ours, Visit: func(_ int64, b record.Batch) error { return l.recovered(s, b, &it) }}
 		if known {
 			o.Durable = l.state.RecoveryPoint
 		}
@@ -484,12 +518,20 @@ func (l *Log) settle() error {
 		l.recovery.Restarted = true
 		return l.restartLocked(start)
 	}
+	l.append.producers.Advance(end)
+	l.append.producers.OnLogStart(start)
 	l.start.Store(start)
+	l.watermark.Store(start)
+	l.publishStableLocked(end)
 	l.end.Store(end)
 	l.durable.Store(end)
 	l.drawJitterLocked()
+	if err := l.settleEpochs(start, end); err != nil {
+		return err
+	}
 	return l.changeState(func(st *checkpoint.State) {
 		st.LogStartOffset = start
+		st.Producers = st.Producers || l.append.hasProducers
 		// Sealed segments are synced, now if not before.
 		st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base())
 	})
@@ -524,6 +566,9 @@ func (l *Log) openReadOnly() error {
 		return err
 	}
 	l.set.Store(newSegmentSet(segments))
+	if err := l.readEpochs(); err != nil {
+		return err
+	}
 	return l.bound()
 }
 
@@ -541,10 +586,11 @@ func (l *Log) bound() error {
 	}
 	start := max(l.state.LogStartOffset, set.first().Base())
 	end := max(set.active.NextOffset(), start)
+	l.start.Store(start)
+	l.watermark.Store(end)
 	l.end.Store(end)
 	l.durable.Store(end)
-	l.start.Store(start)
-	return nil
+	return l.settleEpochs(start, end)
 }
 
 // brokerClosed reports whether this is a partition of a broker that was shut
@@ -576,14 +622,23 @@ func (l *Log) refresh() error {
 	before := l.end.Load()
 	old := l.set.Load()
 	fresh := &Log{dir: l.dir, opts: l.opts, opened: l.opened}
+	fresh.unstable.Store(noTransaction)
 	if err := fresh.openReadOnly(); err != nil {
 		return err
 	}
 	l.append.Lock()
+	defer l.append.Unlock()
+	if l.append.producers != nil {
+		if err := fresh.knowProducersLocked(); err != nil {
+			return err
+		}
+	}
+	l.append.producers, l.append.epoch, l.epochs = fresh.append.producers, fresh.append.epoch, fresh.epochs
 	l.recovery = fresh.recovery
-	l.append.Unlock()
 	l.set.Store(fresh.set.Load())
 	l.start.Store(fresh.start.Load())
+	l.unstable.Store(fresh.unstable.Load()) // before the end, as with an append
+	l.watermark.Store(fresh.watermark.Load())
 	l.end.Store(fresh.end.Load())
 	l.durable.Store(fresh.durable.Load())
 	if end := l.end.Load(); end < before {

@@ -48,9 +48,29 @@ type Options struct {
 	// TimestampType is message.timestamp.type. The zero value is
 	// record.CreateTime.
 	TimestampType record.TimestampType
-	// LeaderEpoch is stamped into every batch that Append and AppendBatch
-	// write. Kafka fences by it; a lone log may leave it 0.
+	// TimestampBeforeMax is message.timestamp.before.max.ms, and
+	// TimestampAfterMax message.timestamp.after.max.ms: Append and AppendBatch
+	// refuse a record whose timestamp is further in the past, or in the future. 0
+	// means Kafka's defaults: any time in the past, and an hour. A negative value
+	// means no limit. They do not count with record.LogAppendTime.
+	TimestampBeforeMax, TimestampAfterMax time.Duration
+	// CleanupPolicy is cleanup.policy. The zero value is CleanupDelete.
+	CleanupPolicy CleanupPolicy
+	// LeaderEpoch is the least epoch that Append and AppendBatch stamp batches
+	// with; the latest in the log, if that is higher, or SetLeaderEpoch take its
+	// place. A lone log may leave it 0.
 	LeaderEpoch int32
+	// Replicated is for a log that is one of several replicas: the high watermark
+	// is moved by SetHighWatermark and bounds what is read, removed and truncated.
+	// Otherwise it follows the log end.
+	Replicated bool
+	// ProducerIDExpiration is producer.id.expiration.ms: how long a producer is
+	// remembered that does not write. 0 means a day.
+	ProducerIDExpiration time.Duration
+	// TransactionMaxTimeout is transaction.max.timeout.ms: a transaction that has
+	// been silent for five minutes longer is told to Events.LateTransaction. 0
+	// means 15 minutes.
+	TransactionMaxTimeout time.Duration
 
 	// RetentionBytes is retention.bytes: ApplyRetention removes the oldest
 	// segments while the rest is still at least so large. 0 means unlimited,
@@ -131,6 +151,10 @@ const (
 	defaultMaxMessageBytes    = 1<<20 + 12
 	defaultMaxOpenSegments    = 1024
 	defaultRetentionTime      = 7 * 24 * time.Hour
+	defaultTimestampAfterMax  = time.Hour
+	defaultProducerExpiration = 24 * time.Hour
+	defaultTransactionTimeout = 15 * time.Minute
+	noTimeLimit               = time.Duration(math.MaxInt64)
 
 	minSegmentBytes = 14
 	minIndexBytes   = 24 // two entries of the larger kind: one is reserved for sealing
@@ -146,6 +170,15 @@ func (o Options) resolve() (Options, error) {
 	setDefault(&o.MaxOpenSegments, defaultMaxOpenSegments)
 	setDefault(&o.RetentionTime, defaultRetentionTime)
 	setDefault(&o.RetentionBytes, -1)
+	setDefault(&o.TimestampBeforeMax, noTimeLimit)
+	setDefault(&o.TimestampAfterMax, defaultTimestampAfterMax)
+	setDefault(&o.ProducerIDExpiration, defaultProducerExpiration)
+	setDefault(&o.TransactionMaxTimeout, defaultTransactionTimeout)
+	for _, limit := range []*time.Duration{&o.TimestampBeforeMax, &o.TimestampAfterMax} {
+		if *limit < 0 {
+			*limit = noTimeLimit
+		}
+	}
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
@@ -159,6 +192,9 @@ func (o Options) resolve() (Options, error) {
 		inRange("Compression", o.Compression, record.None, record.Zstd),
 		levelFits(o.Compression, o.CompressionLevel),
 		inRange("TimestampType", o.TimestampType, record.CreateTime, record.LogAppendTime),
+		inRange("CleanupPolicy", o.CleanupPolicy, CleanupDelete, CleanupNone),
+		inRange("ProducerIDExpiration", o.ProducerIDExpiration, time.Millisecond, math.MaxInt64),
+		inRange("TransactionMaxTimeout", o.TransactionMaxTimeout, time.Millisecond, math.MaxInt64),
 		inRange("LeaderEpoch", o.LeaderEpoch, 0, math.MaxInt32),
 		inRange("RetentionBytes", o.RetentionBytes, -1, math.MaxInt64),
 		inRange("Sync", o.Sync, SyncAlways, SyncNever),
@@ -184,7 +220,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func inRange[T int | int8 | int32 | int64 | SyncPolicy | record.Codec | record.TimestampType | time.Duration](name string, v, low, high T) error {
+func inRange[T int | int8 | int32 | int64 | SyncPolicy | CleanupPolicy | record.Codec | record.TimestampType | time.Duration](name string, v, low, high T) error {
 	if v < low || v > high {
 		return &OptionError{Field: name, Value: fmt.Sprint(v), Want: fmt.Sprintf("%v to %v", low, high)}
 	}

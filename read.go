@@ -248,6 +248,9 @@ func damagedBatch(s *segment.Segment, pos int64, b record.Batch, err error) erro
 type ReadOptions struct {
 	// Buffer receives the batches if it is large enough.
 	Buffer []byte
+	// Isolation says how far to read. With ReadCommitted the batches of aborted
+	// transactions are returned too, and ReadResult.Aborted says which they are.
+	Isolation Isolation
 	// Durable leaves out what is not on disk yet.
 	Durable bool
 	// HardLimit keeps to the limit even if the first batch is larger; nothing
@@ -264,10 +267,20 @@ type ReadResult struct {
 	Batches []byte
 	// NextOffset is where to read on.
 	NextOffset int64
+	// Aborted are, with ReadCommitted, the aborted transactions that have records
+	// below NextOffset, by the order of their markers: a producer's transactional
+	// batches are to be left out from FirstOffset on, up to its next ABORT marker.
+	Aborted []AbortedTransaction
 	// Needed is the size of the batch that HardLimit kept back, else 0.
 	Needed int
 	// Offsets are the bounds of the log at the time of the read.
 	Offsets
+}
+
+// AbortedTransaction is the beginning of a transaction that was aborted.
+type AbortedTransaction struct {
+	ProducerID  int64
+	FirstOffset int64
 }
 
 // Read returns the stored bytes of whole batches from the one that holds offset
@@ -291,6 +304,13 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 	if err := l.check(offset); err != nil {
 		return ReadResult{}, err
 	}
+	if opts.Isolation == ReadCommitted {
+		if _, err := l.LastStableOffset(); err != nil { // a read-only log finds out now
+			return ReadResult{}, err
+		}
+	}
+	// The limit before the end: it may only be the lower of the two.
+	limit := l.limit(bound{isolation: opts.Isolation, durable: opts.Durable})
 	res := ReadResult{NextOffset: offset, Offsets: l.Offsets()}
 	err := l.seek(&r.scan, offset)
 	if errors.Is(err, io.EOF) {
@@ -305,9 +325,18 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 		return res, err
 	}
 	from := r.scan.Position()
-	length, err := r.extent(maxBytes, opts, &res)
+	length, err := r.extent(maxBytes, limit, opts.HardLimit, &res)
 	if err != nil || length == 0 {
 		return res, err
+	}
+	if opts.Isolation == ReadCommitted {
+		txns, err := l.abortedBetween(nil, s, offset, res.NextOffset)
+		if err != nil {
+			return res, err
+		}
+		for _, t := range txns {
+			res.Aborted = append(res.Aborted, AbortedTransaction{t.ProducerID, t.FirstOffset})
+		}
 	}
 	res.Batches = sized(opts.Buffer, length)
 	_, err = vfs.ReadFull(s.View().Log, res.Batches, from)
@@ -316,12 +345,8 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 
 // extent counts the bytes of the batches that fit, from the present one on,
 // and notes in res where they end.
-func (r *reader) extent(maxBytes int, opts *ReadOptions, res *ReadResult) (int, error) {
+func (r *reader) extent(maxBytes int, limit int64, hard bool, res *ReadResult) (int, error) {
 	length := 0
-	limit := res.End
-	if opts.Durable {
-		limit = res.Durable
-	}
 	for {
 		h, err := r.scan.Header()
 		if errors.Is(err, io.EOF) {
@@ -333,10 +358,10 @@ func (r *reader) extent(maxBytes int, opts *ReadOptions, res *ReadResult) (int, 
 			}
 			return 0, err
 		}
-		if h.BaseOffset >= limit {
-			return length, nil // appended since, or not yet durable
+		if h.LastOffset >= limit {
+			return length, nil // appended since, or not yet for this reader
 		}
-		if length+h.Size > maxBytes && (length > 0 || opts.HardLimit) {
+		if length+h.Size > maxBytes && (length > 0 || hard) {
 			if length == 0 {
 				res.Needed = h.Size
 			}

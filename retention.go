@@ -33,7 +33,8 @@ func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
 	if err := l.mayMaintain(); err != nil {
 		return removed, err
 	}
-	if at := l.Offsets(); offset < 0 || offset > at.End {
+	if at := l.Offsets(); offset < 0 || offset > l.HighWatermark() {
+		at.End = l.HighWatermark()
 		return removed, &OffsetError{Offset: offset, Start: at.Start, End: at.End}
 	}
 	if offset <= l.start.Load() {
@@ -99,6 +100,9 @@ func (l *Log) applyRetention(ctx context.Context, res *RetentionResult) error {
 	}
 	if err := l.retain(ctx, l.belowStart, res); err != nil {
 		return err
+	}
+	if !l.opts.CleanupPolicy.Deletes() {
+		return nil
 	}
 	if l.opts.RetentionBytes >= 0 {
 		total, err := l.Size()
@@ -185,6 +189,9 @@ func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResul
 		if next == nil && size == 0 {
 			break // the empty active segment stays
 		}
+		if l.opts.Replicated && l.upperOf(next) > l.HighWatermark() {
+			break // it holds what other replicas may not have yet
+		}
 		if old, err := decide(s, next); err != nil {
 			return RetentionResult{}, err
 		} else if !old {
@@ -209,11 +216,29 @@ func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResul
 func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, error) {
 	n, err := l.detachOldest(gone, activeSize)
 	for i, s := range gone[:n] {
-		if err := s.Remove(); err != nil {
+		if err := errors.Join(s.Remove(), l.removeSnapshot(s.Base())); err != nil {
 			return i, err
 		}
 	}
+	if n > 0 {
+		l.raiseStart(l.start.Load())
+	}
 	return n, err
+}
+
+// removeSnapshot removes the producer snapshot of a segment that is gone.
+func (l *Log) removeSnapshot(base int64) error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	return l.append.producers.DeleteSnapshots(base)
+}
+
+// upperOf is the offset that a segment ends below, given the one behind it or nil.
+func (l *Log) upperOf(next *segment.Segment) int64 {
+	if next == nil {
+		return l.end.Load()
+	}
+	return next.Base()
 }
 
 // detachOldest publishes the set without the given segments and returns how many

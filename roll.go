@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/segment"
 )
@@ -82,6 +83,11 @@ func (l *Log) rollLocked(base int64) error {
 	}
 	l.append.sealed = append(l.append.sealed, old)
 	l.activateLocked(next)
+	if l.append.hasProducers {
+		if s := l.append.producers.Capture(base); s != nil {
+			l.append.snapshots = append(l.append.snapshots, s)
+		}
+	}
 	l.background.Go(l.flushSealed)
 	return nil
 }
@@ -131,7 +137,10 @@ func (l *Log) rollBehindGapLocked(old *segment.Segment, base int64) error {
 		err = l.opts.FS.SyncDir(l.dir)
 	}
 	if err == nil {
-		err = l.changeState(func(st *checkpoint.State) { st.RecoveryPoint = max(st.RecoveryPoint, base) })
+		err = l.changeState(func(st *checkpoint.State) {
+			st.RecoveryPoint = max(st.RecoveryPoint, base)
+			st.Producers = st.Producers || l.append.hasProducers
+		})
 	}
 	if err != nil {
 		return l.cannotRollLocked(errors.Join(err, l.unrollLocked(old, next)))
@@ -236,6 +245,8 @@ func (l *Log) flushSealed() {
 	l.append.Lock()
 	sealed := slices.Clone(l.append.sealed)
 	base := l.set.Load().active.Base()
+	snapshots, producers := l.append.snapshots, l.append.hasProducers
+	l.append.snapshots = nil
 	l.append.Unlock()
 	for _, s := range sealed {
 		if trimmed(s) != nil {
@@ -245,17 +256,41 @@ func (l *Log) flushSealed() {
 	if l.syncTo(min(base, l.end.Load())) != nil {
 		return
 	}
+	if l.writeSnapshots(snapshots) != nil {
+		return
+	}
 	l.append.Lock()
 	l.append.sealed = slices.DeleteFunc(l.append.sealed, func(s *segment.Segment) bool { return slices.Contains(sealed, s) })
 	l.append.Unlock()
-	l.moveRecoveryPoint(base)
+	l.moveRecoveryPoint(base, producers)
 	l.tellSealed(base)
+	if producers {
+		l.ExpireProducers()
+	}
 }
 
-func (l *Log) moveRecoveryPoint(base int64) error {
+// writeSnapshots writes producer snapshots that rolls have captured. One that is
+// not written costs time at an open after a crash.
+func (l *Log) writeSnapshots(snapshots []*producerstate.Snapshot) error {
+	for _, s := range snapshots {
+		if err := s.Write(true); err != nil {
+			return err
+		}
+		l.append.Lock()
+		_, err := l.append.producers.Publish(s)
+		l.append.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) moveRecoveryPoint(base int64, producers bool) error {
 	return l.changeState(func(st *checkpoint.State) {
 		if s := l.set.Load().floor(base); s != nil && s.Base() == base {
 			st.RecoveryPoint = max(st.RecoveryPoint, min(base, l.durable.Load()))
+			st.Producers = st.Producers || producers
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -49,6 +50,10 @@ func (l *Log) splitInto(s *segment.Segment, suffix string) (bases []int64, damag
 		return nil, nil, err
 	}
 	bases = []int64{s.Base()}
+	aborted, _, err := s.Aborted(nil, 0, math.MaxInt64)
+	if err != nil {
+		return nil, nil, errors.Join(err, out.Retire())
+	}
 	var c segment.Scanner
 	c.Reset(s, 0, s.View().Size)
 	for {
@@ -61,7 +66,7 @@ func (l *Log) splitInto(s *segment.Segment, suffix string) (bases []int64, damag
 			break
 		}
 		if err == nil && !out.Fits(b.LastOffset()) {
-			if err = finish(out); err == nil {
+			if err = finish(out, aborted, b.BaseOffset()); err == nil {
 				out, err = l.createPart(b.BaseOffset(), suffix)
 				bases = append(bases, b.BaseOffset())
 			}
@@ -74,7 +79,7 @@ func (l *Log) splitInto(s *segment.Segment, suffix string) (bases []int64, damag
 		}
 		c.Advance()
 	}
-	return bases, damage, finish(out)
+	return bases, damage, finish(out, aborted, math.MaxInt64)
 }
 
 func (l *Log) createPart(base int64, suffix string) (*segment.Segment, error) {
@@ -90,9 +95,17 @@ func setOf(b record.Batch) segment.Set {
 	}
 }
 
-// finish makes a written segment durable and closes it.
-func finish(s *segment.Segment) error {
-	return errors.Join(s.Sync(), s.Retire())
+// finish makes a written segment, which ends below upper, durable and closes it.
+// Of the aborted transactions it has those whose markers it holds.
+func finish(s *segment.Segment, aborted []segment.AbortedTxn, upper int64) error {
+	for _, t := range aborted {
+		if t.LastOffset >= s.Base() && t.LastOffset < upper {
+			if err := s.NoteAborted(t); err != nil {
+				return errors.Join(err, s.Retire())
+			}
+		}
+	}
+	return errors.Join(s.Sync(), s.SyncAborted(), s.Retire())
 }
 
 // replace puts .cleaned segments of the given bases in the place of old ones,

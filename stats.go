@@ -76,6 +76,14 @@ type Stats struct {
 	Offsets
 	Segments int
 	Size     int64 // bytes in the .log files
+	// HighWatermark and LastStable bound readers; see Isolation. A read-only log
+	// knows of transactions only once someone has asked for them.
+	HighWatermark, LastStable int64
+	// Producers counts the producers that are known.
+	Producers int
+	// OldestTransaction is the open transaction that readers of committed records
+	// wait for, or nil.
+	OldestTransaction *Transaction
 	// Failed is the cause that put the log in the failed state, or nil.
 	Failed error
 	// Recovery is what Open found and did.
@@ -89,15 +97,24 @@ func (l *Log) Stats() (Stats, error) {
 		return Stats{}, fmt.Errorf("stats: %w", err)
 	}
 	l.append.Lock()
-	failed, recovery := l.append.failed, l.recovery
-	l.append.Unlock()
-	return Stats{
+	defer l.append.Unlock()
+	s := Stats{
 		Offsets:  l.Offsets(),
 		Segments: l.set.Load().len(),
 		Size:     size,
-		Failed:   failed,
-		Recovery: recovery,
-	}, nil
+		Failed:   l.append.failed,
+		Recovery: l.recovery,
+	}
+	s.HighWatermark, s.LastStable = l.HighWatermark(), l.lastStable()
+	if m := l.append.producers; m != nil {
+		s.Producers = m.Len()
+		for t := range m.OpenTransactions() {
+			oldest := transactionOf(t)
+			s.OldestTransaction = &oldest
+			break
+		}
+	}
+	return s, nil
 }
 
 // Recovery is what Open found in the directory and did about it.

@@ -204,7 +204,7 @@ func TestASegmentWithoutTimestampsIsAsOldAsItsFile(t *testing.T) {
 func TestOneRecordInTheFutureHoldsItsSegmentAndAllBehindIt(t *testing.T) {
 	now := time.Now()
 	old := now.Add(-30 * day).UnixMilli()
-	opts := seglog.Options{RetentionTime: 7 * day, SegmentAge: 100 * 365 * day, Sync: seglog.SyncNever}
+	opts := seglog.Options{RetentionTime: 7 * day, SegmentAge: 100 * 365 * day, Sync: seglog.SyncNever, TimestampAfterMax: -1}
 	l := openLog(t, t.TempDir(), opts)
 	for o := range int64(300) {
 		ts := old + o

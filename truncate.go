@@ -16,7 +16,16 @@ import (
 //
 // When it returns the cut is on disk. Iterations beyond offset end with
 // ErrTruncated; those below go on and do not see the old records.
-func (l *Log) TruncateTo(offset int64) error {
+//
+// In a log with Options.Replicated an offset below the high watermark is refused
+// with ErrCommitted: other replicas rely on what is there. See ForceTruncateTo.
+func (l *Log) TruncateTo(offset int64) error { return l.truncateTo(offset, false) }
+
+// ForceTruncateTo is TruncateTo, also below the high watermark, which then comes
+// down.
+func (l *Log) ForceTruncateTo(offset int64) error { return l.truncateTo(offset, true) }
+
+func (l *Log) truncateTo(offset int64, force bool) error {
 	if offset < 0 {
 		return fmt.Errorf("truncate: %w", &OptionError{Field: "offset", Value: fmt.Sprint(offset), Want: "0 or above"})
 	}
@@ -28,6 +37,8 @@ func (l *Log) TruncateTo(offset int64) error {
 	switch set := l.set.Load(); {
 	case offset >= l.end.Load():
 		return nil
+	case l.opts.Replicated && !force && offset < l.HighWatermark():
+		return fmt.Errorf("truncate to offset %d: %w: it is at %d", offset, ErrCommitted, l.HighWatermark())
 	case offset < set.first().Base():
 		err = l.restartLocked(offset)
 	default:
@@ -97,6 +108,10 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 		keep = len(all)
 	}
 	last := all[keep-1]
+	// Before readers see the new end: a transaction may be open again.
+	if err := l.truncateProducers(all[:keep], offset); err != nil {
+		return err
+	}
 	l.publishTruncated(all[:keep], offset, offset)
 	for _, s := range slices.Backward(all[keep:]) {
 		if err := s.Remove(); err != nil {
@@ -122,6 +137,19 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 	return nil
 }
 
+// truncateProducers makes producers, transactions and leader epochs those of the log
+// below offset, and removes the snapshots above it. That nobody with a producer id
+// ever wrote is known of an open log.
+func (l *Log) truncateProducers(segments []*segment.Segment, offset int64) error {
+	l.append.snapshots = nil
+	if err := l.reloadProducers(segments, offset, !l.append.hasProducers); err != nil {
+		return err
+	}
+	l.publishStableLocked(offset)
+	l.epochs.TruncateFromEnd(offset)
+	return l.saveEpochsLocked()
+}
+
 // lowerDurable comes before the recovery point is lowered, so that a flush that
 // has just ended cannot raise it again to what is about to go.
 func (l *Log) lowerDurable(offset int64) { l.durable.Store(min(l.durable.Load(), offset)) }
@@ -130,6 +158,7 @@ func (l *Log) lowerDurable(offset int64) { l.durable.Store(min(l.durable.Load(),
 // from now on ends at offset, and that all from lowest on is not what it was.
 func (l *Log) publishTruncated(keep []*segment.Segment, offset, lowest int64) {
 	l.set.Store(newSegmentSet(keep))
+	l.watermark.Store(min(l.watermark.Load(), offset))
 	l.end.Store(offset)
 	l.lowerDurable(offset)
 	l.start.Store(min(l.start.Load(), offset))
@@ -153,7 +182,12 @@ func (l *Log) restartLocked(offset int64) error {
 	l.lowerDurable(offset)
 	// Old segments go before the new one comes: between the two the state
 	// file alone knows where the log starts.
-	err := l.changeState(func(st *checkpoint.State) { st.LogStartOffset, st.RecoveryPoint = offset, offset })
+	err := l.forgetProducers(offset)
+	if err == nil {
+		err = l.changeState(func(st *checkpoint.State) {
+			st.LogStartOffset, st.RecoveryPoint, st.Producers = offset, offset, false
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -168,9 +202,11 @@ func (l *Log) restartLocked(offset int64) error {
 	}
 	l.publishTruncated([]*segment.Segment{fresh}, offset, lowest)
 	l.start.Store(offset)
+	l.watermark.Store(offset)
 	l.durable.Store(offset)
 	l.drawJitterLocked()
-	return nil
+	l.epochs.Clear()
+	return l.settleEpochs(offset, offset)
 }
 
 // truncations is the lowest offset that was taken away in each generation, for
@@ -234,5 +270,15 @@ func (l *Log) moveStart(offset int64) error {
 		return err
 	}
 	l.start.Store(offset)
+	l.raiseStart(offset)
 	return nil
+}
+
+// raiseStart has producers and leader epochs know of a new log start.
+func (l *Log) raiseStart(offset int64) {
+	l.append.Lock()
+	defer l.append.Unlock()
+	l.append.producers.OnLogStart(offset)
+	// A list that begins too early says nothing wrong: it is saved when it changes.
+	l.epochs.TruncateFromStart(offset)
 }

@@ -271,15 +271,19 @@ func TestVerifyFindsEveryFlippedBitOfALog(t *testing.T) {
 // A leader epoch that falls from one segment to the next.
 func TestVerifyComparesTheLeaderEpochsOfSegments(t *testing.T) {
 	dir := t.TempDir()
-	for epoch := int32(7); epoch > 5; epoch-- {
-		l, err := Open(dir, Options{LeaderEpoch: epoch})
+	l, err := Open(dir, Options{})
+	require.NoError(t, err)
+	for i, epoch := range []int32{7, 6} {
+		b := record.NewBuilder(record.BuilderOptions{BaseOffset: int64(i), LeaderEpoch: epoch})
+		require.NoError(t, b.Append(Record{Value: []byte("x")}))
+		batch, err := b.Build()
 		require.NoError(t, err)
-		_, err = l.Append([]Record{{Value: []byte("x")}}, nil)
+		_, err = l.AppendReplicated(batch, nil)
 		require.NoError(t, err)
 		_, err = l.Roll()
 		require.NoError(t, err)
-		require.NoError(t, l.Close())
 	}
+	require.NoError(t, l.Close())
 	r, err := Verify(t.Context(), dir, VerifyOptions{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"epoch_order"}, kindsOf(r))

@@ -119,7 +119,7 @@ func TestSummarizeNeedsOnlyTheHeader(t *testing.T) {
 		require.Equal(t, Summary{
 			Magic: int8(b[magicPos]), Size: len(b),
 			BaseOffset: g.head.BaseOffset, LastOffset: g.head.BaseOffset + int64(g.head.LastOffsetDelta),
-			MaxTimestamp: g.head.MaxTimestamp,
+			MaxTimestamp: g.head.MaxTimestamp, LeaderEpoch: g.head.LeaderEpoch, ProducerID: g.head.ProducerID,
 		}, s, g.name)
 		for cut := range head {
 			_, err := Summarize(b[:cut])

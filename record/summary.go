@@ -8,6 +8,8 @@ type Summary struct {
 	BaseOffset   int64 // legacy wrappers: the last offset, see Batch.BaseOffset
 	LastOffset   int64
 	MaxTimestamp int64 // NoTimestamp if none
+	LeaderEpoch  int32 // NoLeaderEpoch if none
+	ProducerID   int64 // NoProducerID if none
 }
 
 // Summarize reads the header at the start of b, which need not hold more than
@@ -29,5 +31,6 @@ func Summarize(b []byte) (Summary, error) {
 	return Summary{
 		Magic: f.Magic, Size: f.Size,
 		BaseOffset: h.BaseOffset(), LastOffset: h.LastOffset(), MaxTimestamp: h.MaxTimestamp(),
+		LeaderEpoch: h.LeaderEpoch(), ProducerID: h.ProducerID(),
 	}, nil
 }

@@ -19,6 +19,8 @@ type Set struct {
 	// OffsetOfMaxTimestamp the last offset of the earliest batch that has it.
 	MaxTimestamp         int64
 	OffsetOfMaxTimestamp int64
+	// Aborted are the transactions that markers in the set abort.
+	Aborted []AbortedTxn
 }
 
 // Fits reports whether a set that ends at lastOffset can be addressed by this
@@ -60,16 +62,19 @@ func (s *Segment) Append(set Set) error {
 	if _, err := vfs.WriteFull(s.open.log, set.Bytes, pos); err != nil {
 		return s.undoWrite(pos, err)
 	}
-	if pos == 0 {
-		s.anchor = set.MaxTimestamp
+	if err := s.appendAborted(set.Aborted); err != nil {
+		return s.undoWrite(pos, err)
 	}
 	newest := s.Newest()
 	newest.raise(set.MaxTimestamp, set.OffsetOfMaxTimestamp)
 	if indexed {
 		if err := s.addIndexEntry(set.LastOffset, pos, newest); err != nil {
-			return s.undoWrite(pos, err)
+			return s.undoWrite(pos, errors.Join(err, s.takeBackAborted(set.Aborted)))
 		}
 		s.sinceIndex = 0
+	}
+	if pos == 0 {
+		s.anchor = set.MaxTimestamp
 	}
 	s.sinceIndex += int64(len(set.Bytes))
 	s.nextOffset = set.LastOffset + 1
@@ -158,7 +163,7 @@ func (s *Segment) Trim() error {
 	}
 	err := errors.Join(s.open.index.Trim(), s.open.time.Trim())
 	if err == nil {
-		err = errors.Join(s.open.index.Sync(), s.open.time.Sync())
+		err = errors.Join(s.open.index.Sync(), s.open.time.Sync(), s.open.txn.Sync())
 	}
 	if err != nil {
 		return fmt.Errorf("trim indexes of segment %d: %w", s.base, err)
@@ -198,8 +203,10 @@ func (s *Segment) startWriting() {
 }
 
 func (s *Segment) openForWritingLocked() error {
-	if err := s.openFilesLocked(); err != nil { // repairs the indexes if need be
-		return err
+	if !s.open.isOpen {
+		if err := s.openFilesLocked(); err != nil { // repairs the indexes if need be
+			return err
+		}
 	}
 	if err := s.closeFilesLocked(); err != nil {
 		return err
@@ -211,6 +218,9 @@ func (s *Segment) openForWritingLocked() error {
 	s.open.log = f
 	if s.open.index, err = index.Open(s.indexPath(), s.base, s.indexOptions()); err == nil {
 		s.open.time, err = timeindex.Open(s.timeIndexPath(), s.base, s.timeIndexOptions())
+	}
+	if err == nil {
+		err = s.openTxnIndex(true)
 	}
 	if err == nil {
 		err = errors.Join(s.open.index.Grow(), s.open.time.Grow())
@@ -250,7 +260,7 @@ func (s *Segment) truncateLocked(offset int64) error {
 			return err
 		}
 	}
-	if err := errors.Join(s.open.index.TruncateTo(offset), s.open.time.TruncateTo(offset)); err != nil {
+	if err := errors.Join(s.open.index.TruncateTo(offset), s.open.time.TruncateTo(offset), s.open.txn.TruncateTo(offset)); err != nil {
 		return err
 	}
 	return s.findEndLocked()

@@ -67,7 +67,7 @@ func (s *Segment) openFilesLocked() error {
 	if s.size.Load() < 0 {
 		s.size.Store(fi.Size())
 	}
-	if err := s.openIndexesLocked(); err != nil {
+	if err := errors.Join(s.openIndexesLocked(), s.openTxnIndex(false)); err != nil {
 		s.closeFilesLocked()
 		return err
 	}
@@ -217,6 +217,9 @@ func (s *Segment) closeFilesLocked() error {
 	}
 	if x := s.open.time; x != nil {
 		errs = append(errs, x.Close(), s.dropFaulted(x.Faulted(), s.timeIndexPath()))
+	}
+	if s.open.txn != nil {
+		errs = append(errs, s.open.txn.Close())
 	}
 	s.open.files = files{}
 	s.setOpen(false)

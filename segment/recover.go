@@ -65,6 +65,9 @@ func (s *Segment) Recover(o RecoverOptions) (Recovery, error) {
 }
 
 func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
+	if err := s.closeFilesLocked(); err != nil { // someone may have read it
+		return Recovery{}, err
+	}
 	if err := s.openForRecoveryLocked(); err != nil {
 		return Recovery{}, err
 	}
@@ -107,7 +110,10 @@ func (s *Segment) openForRecoveryLocked() error {
 		return s.corrupt(0, fi.Size(), -1, -1, fmt.Errorf("file has %d bytes, more than the %d a segment can have", fi.Size(), int64(MaxBytes)))
 	}
 	s.size.Store(fi.Size())
-	return s.createIndexes()
+	if err := s.createIndexes(); err != nil {
+		return err
+	}
+	return s.open.txn.Reset()
 }
 
 // CutSuffix marks a file with what recovery took out of a log. Neither we nor

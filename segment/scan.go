@@ -87,6 +87,32 @@ func (c *Scanner) Header() (record.Summary, error) {
 	return h, nil
 }
 
+// Headers calls visit for every batch of the segment, in order, stepping over what
+// cannot be one. The segment must be acquired.
+func (s *Segment) Headers(visit func(record.Summary)) error {
+	var c Scanner
+	c.Reset(s, 0, s.size.Load())
+	for {
+		h, err := c.Header()
+		switch {
+		case err == nil:
+			visit(h)
+			c.Advance()
+			continue
+		case errors.Is(err, ErrCorrupt):
+			var next int64
+			if next, err = s.NextWhole(c.pos); err == nil {
+				c.Reset(s, next, c.end)
+				continue
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+}
+
 // Batch returns the whole present batch. Its checksum is not verified.
 func (c *Scanner) Batch() (record.Batch, error) {
 	h, err := c.Header()

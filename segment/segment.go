@@ -32,6 +32,7 @@ import (
 
 	"github.com/seglog/seglog/index"
 	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/txnindex"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/timeindex"
 )
@@ -112,6 +113,7 @@ type files struct {
 	log   vfs.File
 	index *index.Index     // nil: missing or unusable, and read-only
 	time  *timeindex.Index // nil: likewise
+	txn   *txnindex.Index
 }
 
 // Open returns the segment of the given base offset in dir. No file is touched
@@ -164,6 +166,9 @@ func (s *Segment) createIndexes() error {
 	if err != nil {
 		ix.Close()
 		return err
+	}
+	if err := s.openTxnIndex(true); err != nil {
+		return errors.Join(err, ix.Close(), tx.Close())
 	}
 	s.open.index, s.open.time = ix, tx
 	return nil

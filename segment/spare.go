@@ -61,6 +61,9 @@ func (p *Spare) Adopt(base int64) (*Segment, error) {
 	if s.open.index, err = index.Open(s.indexPath(), base, s.indexOptions()); err == nil {
 		s.open.time, err = timeindex.Open(s.timeIndexPath(), base, s.timeIndexOptions())
 	}
+	if err == nil {
+		err = s.openTxnIndex(true)
+	}
 	s.open.log, p.log = p.log, nil
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create segment %d: %w", base, err), s.closeFilesLocked(), s.removeFiles())

@@ -16,6 +16,7 @@ const (
 	keyCleanEndOffset = "clean-end-offset"
 	keyCleanSegment   = "clean-segment"
 	keyCleanSize      = "clean-size"
+	keyProducers      = "producers"
 
 	crcWord    = "crc "
 	crcLineLen = len("crc 00000000\n")
@@ -29,9 +30,10 @@ const maxStateFile = 64 << 10
 // line that guards all lines before it, so that half a file is never trusted:
 //
 //	0
-//	5
+//	6
 //	log-start-offset 0
 //	recovery-point 41022
+//	producers 1                     only if there ever were any
 //	clean-end-offset 41022
 //	clean-segment 0
 //	clean-size 1048576
@@ -47,6 +49,10 @@ type State struct {
 	LogStartOffset int64
 	// RecoveryPoint is the offset below which the log was known to be on disk.
 	RecoveryPoint int64
+	// Producers is true once a producer with an id has written below the recovery
+	// point: then there are producer snapshots, or were. A log that never had one
+	// need not be searched for them.
+	Producers bool
 	// Clean is set by a clean close, nil otherwise.
 	Clean *CleanMark
 }
@@ -106,7 +112,7 @@ func ParseState(data []byte) (State, error) {
 
 func knownStateKey(key string) bool {
 	switch key {
-	case keyLogStartOffset, keyRecoveryPoint, keyCleanEndOffset, keyCleanSegment, keyCleanSize:
+	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyCleanEndOffset, keyCleanSegment, keyCleanSize:
 		return true
 	}
 	return false
@@ -119,7 +125,11 @@ func stateOf(values map[string]int64) (State, error) {
 			return State{}, &CorruptError{Expected: "a line for " + key}
 		}
 	}
-	s := State{LogStartOffset: values[keyLogStartOffset], RecoveryPoint: values[keyRecoveryPoint]}
+	producers, known := values[keyProducers]
+	if known && producers != 1 {
+		return State{}, &CorruptError{Expected: "producers 1, or no such line", Found: strconv.FormatInt(producers, 10)}
+	}
+	s := State{LogStartOffset: values[keyLogStartOffset], RecoveryPoint: values[keyRecoveryPoint], Producers: known}
 	end, hasEnd := values[keyCleanEndOffset]
 	segment, hasSegment := values[keyCleanSegment]
 	size, hasSize := values[keyCleanSize]
@@ -157,6 +167,9 @@ func AppendState(dst []byte, s State) []byte {
 	lines := []stateLine{
 		{keyLogStartOffset, number(s.LogStartOffset)},
 		{keyRecoveryPoint, number(s.RecoveryPoint)},
+	}
+	if s.Producers {
+		lines = append(lines, stateLine{keyProducers, "1"})
 	}
 	if s.Clean != nil {
 		lines = append(lines,

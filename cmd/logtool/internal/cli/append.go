@@ -118,7 +118,7 @@ func (o *appendOptions) open(dir string) (*seglog.Log, error) {
 	if o.sync {
 		policy = seglog.SyncAlways
 	}
-	return seglog.Open(dir, seglog.Options{Sync: policy, MaxMessageBytes: 1 << 30})
+	return seglog.Open(dir, seglog.Options{Sync: policy, MaxMessageBytes: 1 << 30, TimestampAfterMax: -1})
 }
 
 // tell says what was appended, also when the rest was not.

@@ -1,0 +1,188 @@
+package seglog
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/seglog/seglog/internal/producerstate"
+	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/segment"
+)
+
+// Isolation says how far a reader may go, and which records it gets.
+type Isolation int8
+
+const (
+	// ReadUncommitted reads up to the high watermark, which is the log end unless
+	// Options.Replicated is set. Records of transactions are read as they come.
+	// Kafka: isolation.level=read_uncommitted.
+	ReadUncommitted Isolation = iota
+	// ReadCommitted reads up to the last stable offset, where the oldest open
+	// transaction begins, and leaves out the records of aborted transactions.
+	// Records that belong to no transaction wait behind it, too. Kafka:
+	// isolation.level=read_committed.
+	ReadCommitted
+	// ReadLogEnd reads all there is, as a follower does.
+	ReadLogEnd
+)
+
+func (i Isolation) String() string {
+	switch i {
+	case ReadUncommitted:
+		return "read_uncommitted"
+	case ReadCommitted:
+		return "read_committed"
+	case ReadLogEnd:
+		return "log_end"
+	}
+	return fmt.Sprintf("Isolation(%d)", int8(i))
+}
+
+// HighWatermark is the offset below which records are on enough replicas to be
+// kept. It is the log end, unless Options.Replicated is set.
+func (l *Log) HighWatermark() int64 {
+	if !l.opts.Replicated {
+		return l.end.Load()
+	}
+	return min(l.watermark.Load(), l.end.Load())
+}
+
+// SetHighWatermark moves the high watermark of a log with Options.Replicated to
+// offset, or to the nearest one inside the log, and returns where it is then. It
+// wakes readers. It is not kept on disk: a log is opened with the high watermark at
+// its start, unless it lies in a Dir.
+func (l *Log) SetHighWatermark(offset int64) (int64, error) {
+	if !l.opts.Replicated {
+		return l.end.Load(), fmt.Errorf("set high watermark: %w", &OptionError{Field: "Replicated", Value: "false", Want: "true"})
+	}
+	l.append.Lock()
+	defer l.append.Unlock()
+	if err := l.writableLocked(); err != nil {
+		return l.HighWatermark(), fmt.Errorf("set high watermark: %w", err)
+	}
+	offset = max(l.start.Load(), min(offset, l.end.Load()))
+	l.watermark.Store(offset)
+	if l.append.hasProducers {
+		l.publishStableLocked(offset)
+	}
+	l.arrivals.announce()
+	return offset, nil
+}
+
+// LastStableOffset is the offset that readers of committed records stop at: the
+// high watermark, or the start of the oldest transaction that has not ended below
+// it.
+func (l *Log) LastStableOffset() (int64, error) {
+	if l.opts.ReadOnly {
+		l.append.Lock()
+		err := l.knowProducersLocked()
+		l.append.Unlock()
+		if err != nil {
+			return 0, fmt.Errorf("last stable offset: %w", err)
+		}
+	}
+	return l.lastStable(), nil
+}
+
+func (l *Log) lastStable() int64 {
+	// In this order: the first unstable offset is published before the records that
+	// it is about, so that of what lies below this high watermark it tells all.
+	watermark := l.HighWatermark()
+	return min(watermark, max(l.unstable.Load(), l.start.Load()))
+}
+
+// bound is what limits a reader besides the log end.
+type bound struct {
+	isolation Isolation
+	durable   bool
+}
+
+// limit is the offset at which reading ends.
+func (l *Log) limit(b bound) int64 {
+	end := int64(math.MaxInt64)
+	if b.durable {
+		end = l.durable.Load()
+	}
+	switch b.isolation {
+	case ReadCommitted:
+		return min(end, l.lastStable())
+	case ReadLogEnd:
+		return min(end, l.end.Load())
+	}
+	return min(end, l.HighWatermark())
+}
+
+// aborted knows the aborted transactions in a range of offsets.
+type aborted struct {
+	from, to int64 // complete for what lies in [from, to)
+	found    []segment.AbortedTxn
+	// spans are, by producer, the offsets of its aborted transactions, growing.
+	spans map[int64][]span
+}
+
+type span struct{ first, last int64 }
+
+// holds reports whether the batch belongs to an aborted transaction.
+func (a *aborted) holds(b record.Batch) bool {
+	spans := a.spans[b.ProducerID()]
+	i, found := slices.BinarySearchFunc(spans, b.BaseOffset(), func(s span, offset int64) int {
+		switch {
+		case s.last < offset:
+			return -1
+		case s.first > offset:
+			return 1
+		}
+		return 0
+	})
+	return found && b.LastOffset() <= spans[i].last
+}
+
+// knows reports whether holds can tell of the batch.
+func (a *aborted) knows(b record.Batch) bool {
+	return a.from <= b.BaseOffset() && b.LastOffset() < a.to
+}
+
+// collect finds the aborted transactions with records in [from, to), which must lie
+// below the last stable offset. segment s holds from, and is acquired.
+func (l *Log) collectAborted(a *aborted, s *segment.Segment, from, to int64) error {
+	*a = aborted{from: from, to: to, found: a.found[:0], spans: a.spans}
+	clear(a.spans)
+	var err error
+	if a.found, err = l.abortedBetween(a.found, s, from, to); err != nil {
+		a.to = from
+		return err
+	}
+	if len(a.found) > 0 && a.spans == nil {
+		a.spans = map[int64][]span{}
+	}
+	for _, t := range a.found {
+		a.spans[t.ProducerID] = append(a.spans[t.ProducerID], span{t.FirstOffset, t.LastOffset})
+	}
+	return nil
+}
+
+// abortedBetween searches the lists of the segments from s on, as far as need be
+// (UnifiedLog.collectAbortedTransactions). s is acquired, and stays so.
+func (l *Log) abortedBetween(dst []segment.AbortedTxn, s *segment.Segment, from, to int64) ([]segment.AbortedTxn, error) {
+	dst, complete, err := s.Aborted(dst, from, to)
+	set := l.set.Load()
+	for next := set.after(s.Base()); err == nil && !complete && next != nil; next = set.after(next.Base()) {
+		if err = l.acquire(next); err == nil {
+			dst, complete, err = next.Aborted(dst, from, to)
+			next.Release()
+		}
+	}
+	return dst, err
+}
+
+// checkProducerLocked judges a batch that is to be written at its offsets. append
+// is held.
+func (l *Log) checkProducerLocked(b record.Batch, origin producerstate.Origin) (producerstate.Batch, producerstate.Verdict, error) {
+	d, err := producerstate.Describe(b, &l.append.control)
+	if err != nil {
+		return d, producerstate.Verdict{}, invalid(err)
+	}
+	verdict, err := l.append.producers.Check(d, origin)
+	return d, verdict, err
+}

@@ -1,0 +1,182 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/leaderepoch"
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/segment"
+)
+
+// EpochEnd is where the records of a leader epoch end.
+type EpochEnd struct {
+	// Epoch is the largest epoch of the log that is not above the one asked for;
+	// -1 when the epoch asked for is not known: it lies above all of them.
+	Epoch int32
+	// EndOffset is where the next epoch begins, or the log end; -1 with Epoch.
+	EndOffset int64
+}
+
+// LeaderEpoch returns the epoch that appended batches are stamped with, or, in a
+// log that is only replicated to, the latest there is.
+func (l *Log) LeaderEpoch() int32 {
+	l.append.Lock()
+	defer l.append.Unlock()
+	return l.append.epoch
+}
+
+// SetLeaderEpoch begins a leader epoch at the log end: batches are stamped with it
+// from now on. A lower one than the present gives a *EpochError that matches
+// ErrFencedLeaderEpoch. When it returns the epoch is on disk. (KIP-101)
+func (l *Log) SetLeaderEpoch(epoch int32) error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	err := l.writableLocked()
+	if err == nil {
+		err = l.fenceLocked(&epoch, true)
+	}
+	if err == nil {
+		err = l.assignEpochLocked(epoch, l.end.Load())
+	}
+	if err != nil {
+		return fmt.Errorf("leader epoch %d: %w", epoch, named(err))
+	}
+	return nil
+}
+
+// EndOffsetForEpoch answers a follower that asks where an epoch ended, so that it
+// can cut off what it has beyond that (KIP-101, KIP-279; OffsetsForLeaderEpoch).
+func (l *Log) EndOffsetForEpoch(epoch int32) EpochEnd {
+	l.append.Lock()
+	epochs := l.epochs
+	l.append.Unlock()
+	e, offset := epochs.EndOffsetFor(epoch, l.end.Load())
+	return EpochEnd{e, offset}
+}
+
+// fenceLocked compares the epoch that someone believes to be the present one.
+func (l *Log) fenceLocked(epoch *int32, newer bool) error {
+	switch {
+	case epoch == nil || *epoch == l.append.epoch:
+		return nil
+	case *epoch < l.append.epoch:
+		return &EpochError{Err: ErrFencedLeaderEpoch, Epoch: *epoch, Current: l.append.epoch}
+	case !newer:
+		return &EpochError{Err: ErrUnknownLeaderEpoch, Epoch: *epoch, Current: l.append.epoch}
+	}
+	return nil
+}
+
+// assignEpochLocked notes that the records from offset on are of epoch, on disk
+// before any of them is written: a follower's truncation rests on it. It costs
+// nothing if that is known, as it is for all but the first batch of an epoch.
+func (l *Log) assignEpochLocked(epoch int32, offset int64) error {
+	if latest, ok := l.epochs.Latest(); ok && latest.Epoch == epoch && latest.StartOffset <= offset && !l.append.epochsUnsaved {
+		return nil
+	}
+	if _, err := l.epochs.Assign(epoch, offset); err != nil {
+		return err
+	}
+	l.append.epochsUnsaved = true
+	if err := l.epochs.Flush(l.opts.FS, l.epochPath()); err != nil {
+		return err
+	}
+	l.append.epochsUnsaved = false
+	l.append.epoch = max(epoch, l.append.epoch)
+	return nil
+}
+
+// saveEpochsLocked puts changed epochs on disk, on a full one later: the next append
+// tries again. append is held.
+func (l *Log) saveEpochsLocked() error {
+	l.append.epochsUnsaved = l.append.epochsUnsaved || l.epochs.Dirty()
+	if !l.append.epochsUnsaved {
+		return nil
+	}
+	err := l.epochs.Flush(l.opts.FS, l.epochPath())
+	l.append.epochsUnsaved = err != nil
+	if vfs.IsNoSpace(err) {
+		return nil
+	}
+	return err
+}
+
+func (l *Log) epochPath() string { return filepath.Join(l.dir, layout.LeaderEpochCheckpointName) }
+
+// epochsOf are the epochs of a set of batches, and where each begins.
+type epochsOf []leaderepoch.Entry
+
+func (e epochsOf) with(b record.Batch) epochsOf {
+	if epoch := b.LeaderEpoch(); epoch >= 0 && (len(e) == 0 || epoch != e[len(e)-1].Epoch) {
+		return append(e, leaderepoch.Entry{Epoch: epoch, StartOffset: b.BaseOffset()})
+	}
+	return e
+}
+
+// readEpochs reads what is known of leader epochs. If the file is lost or damaged
+// collectEpochs makes it anew, unless the log is read-only.
+func (l *Log) readEpochs() error {
+	entries, err := leaderepoch.ReadFile(l.opts.FS, l.epochPath())
+	lost := err != nil
+	if lost && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return err
+	}
+	if l.epochs, err = leaderepoch.New(entries); err != nil {
+		lost = true
+		if l.epochs, err = leaderepoch.New(nil); err != nil {
+			return err
+		}
+	}
+	l.append.epochsLost = lost && !l.opts.ReadOnly
+	return nil
+}
+
+// collectEpochs finds lost epochs in the headers of the batches.
+func (l *Log) collectEpochs(segments []*segment.Segment) error {
+	if !l.append.epochsLost {
+		return nil
+	}
+	for _, s := range segments {
+		if err := l.acquire(s); err != nil {
+			return err
+		}
+		err := s.Headers(func(h record.Summary) { l.noteEpoch(h.LeaderEpoch, h.BaseOffset) })
+		s.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteEpoch takes in a batch that is in the log (LogSegment.recover).
+func (l *Log) noteEpoch(epoch int32, offset int64) {
+	if latest, ok := l.epochs.Latest(); epoch >= 0 && (!ok || epoch > latest.Epoch) {
+		l.epochs.Assign(epoch, offset) // neither is negative
+	}
+}
+
+// settleEpochs fits the epochs to the log once its bounds are known, and begins the
+// one that Options ask for. On a full disk that is done by the first append.
+func (l *Log) settleEpochs(start, end int64) error {
+	// One that was begun counts, even if nothing was written in it.
+	l.append.epoch = max(l.append.epoch, l.opts.LeaderEpoch)
+	if latest, ok := l.epochs.Latest(); ok {
+		l.append.epoch = max(l.append.epoch, latest.Epoch)
+	}
+	l.epochs.TruncateFromEnd(end)
+	l.epochs.TruncateFromStart(start)
+	if l.opts.ReadOnly {
+		return nil
+	}
+	if _, err := l.epochs.Assign(l.append.epoch, end); err != nil {
+		return err
+	}
+	return l.saveEpochsLocked()
+}

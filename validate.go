@@ -1,0 +1,85 @@
+package seglog
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/seglog/seglog/record"
+)
+
+// CleanupPolicy is what is done with old records. Kafka: cleanup.policy.
+type CleanupPolicy int8
+
+const (
+	// CleanupDelete removes old segments.
+	CleanupDelete CleanupPolicy = iota
+	// CleanupCompact keeps the last record of each key. Records need keys.
+	CleanupCompact
+	// CleanupCompactDelete does both.
+	CleanupCompactDelete
+	// CleanupNone does neither: only records below the log start go. Kafka has an
+	// empty list for it.
+	CleanupNone
+)
+
+// Compacts reports whether the policy keeps the last record of each key.
+func (p CleanupPolicy) Compacts() bool { return p == CleanupCompact || p == CleanupCompactDelete }
+
+// Deletes reports whether the policy removes old segments.
+func (p CleanupPolicy) Deletes() bool { return p == CleanupDelete || p == CleanupCompactDelete }
+
+// String returns the value of Kafka's setting.
+func (p CleanupPolicy) String() string {
+	switch p {
+	case CleanupDelete:
+		return "delete"
+	case CleanupCompact:
+		return "compact"
+	case CleanupCompactDelete:
+		return "compact,delete"
+	case CleanupNone:
+		return "none"
+	}
+	return fmt.Sprintf("CleanupPolicy(%d)", int8(p))
+}
+
+// rules are what every record of an append must keep to (LogValidator.java).
+type rules struct {
+	keyed            bool
+	oldest, youngest int64 // timestamps, for record.CreateTime
+	now              int64
+	timed            bool
+	broken           []RecordError
+}
+
+func (l *Log) rules(now time.Time) rules {
+	r := rules{keyed: l.opts.CleanupPolicy.Compacts(), timed: l.opts.TimestampType == record.CreateTime, now: now.UnixMilli()}
+	r.oldest, r.youngest = math.MinInt64, math.MaxInt64
+	if limit := l.opts.TimestampBeforeMax; limit != noTimeLimit {
+		r.oldest = r.now - limit.Milliseconds()
+	}
+	if limit := l.opts.TimestampAfterMax; limit != noTimeLimit {
+		r.youngest = r.now + limit.Milliseconds()
+	}
+	return r
+}
+
+// check notes what is wrong with record i.
+func (r *rules) check(i int, rec *Record) {
+	switch {
+	case r.keyed && rec.Key == nil:
+		r.broken = append(r.broken, RecordError{i, errNoKey})
+	case r.timed && rec.Timestamp != record.NoTimestamp && (rec.Timestamp < r.oldest || rec.Timestamp > r.youngest):
+		r.broken = append(r.broken, RecordError{i, fmt.Errorf("%w: %d, want %d to %d", ErrInvalidTimestamp, rec.Timestamp, r.oldest, r.youngest)})
+	}
+}
+
+var errNoKey = fmt.Errorf("a record of a compacted log needs a key: %w", record.ErrInvalid)
+
+func (r *rules) err() error {
+	if len(r.broken) == 0 {
+		return nil
+	}
+	return &RecordsError{r.broken}
+}
