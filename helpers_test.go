@@ -568,3 +568,13 @@ func requireNoLeak(t *testing.T) {
 		}
 	})
 }
+
+// removeState removes what a log remembers of itself, both copies.
+func removeState(t tb, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "seglog.state*"))
+	require.NoError(t, err)
+	for _, path := range files {
+		require.NoError(t, os.Remove(path))
+	}
+}

@@ -490,16 +490,34 @@ func (l *Log) setAside(s *segment.Segment) error {
 		return err
 	}
 	for _, path := range s.Paths() {
-		err := l.opts.FS.Rename(path, path+segment.CutSuffix)
+		name, err := l.freeName(filepath.Base(path))
+		if err != nil {
+			return err
+		}
+		err = l.opts.FS.Rename(path, filepath.Join(l.dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		l.recovery.SetAside = append(l.recovery.SetAside, filepath.Base(path)+segment.CutSuffix)
+		l.recovery.SetAside = append(l.recovery.SetAside, name)
 	}
 	return nil
+}
+
+// freeName is the name under which a file is put aside.
+func (l *Log) freeName(name string) (string, error) {
+	for n := 1; ; n++ {
+		free := layout.AsideName(name, n)
+		_, err := l.opts.FS.Stat(filepath.Join(l.dir, free))
+		if errors.Is(err, fs.ErrNotExist) {
+			return free, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
 }
 
 // settle makes what was found durable and sets the offsets.

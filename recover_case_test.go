@@ -504,6 +504,54 @@ func TestDamageBehindTheRecoveryPointEndsTheLogThere(t *testing.T) {
 	requireSound(t, dir)
 }
 
+// What was set aside by one recovery is not overwritten by the next, be it cut at the
+// same position or a whole segment of the same name.
+func TestWhatWasSetAsideOnceIsNeverOverwritten(t *testing.T) {
+	t.Run("what was cut off", func(t *testing.T) {
+		dir := t.TempDir()
+		kept := map[string][]byte{}
+		for round := range 3 {
+			l := openLog(t, dir, quick)
+			for i := l.Offsets().End; i < 10; i++ {
+				appendEach(t, l, one(100+i, fmt.Sprint("round ", round)))
+			}
+			closeLog(t, l)
+			removeState(t, dir) // a crash, and it is not known what was durable
+			path := segmentFile(dir, 0, ".log")
+			bad := batchesOf(t, dir, 0)[5].position
+			edit(t, path, func(b []byte) []byte {
+				b[bad+70] ^= 1
+				return b
+			})
+			tail := readFile(t, path)[bad:]
+			l = openLog(t, dir, quick)
+			aside := stats(t, l).Recovery.SetAside
+			require.Len(t, aside, 1)
+			require.NotContains(t, kept, aside[0])
+			kept[aside[0]] = tail
+			closeLog(t, l)
+			for name, content := range kept {
+				require.Equal(t, content, readFile(t, filepath.Join(dir, name)))
+			}
+		}
+	})
+	t.Run("whole segments", func(t *testing.T) {
+		broker := t.TempDir()
+		dir := filepath.Join(broker, "orders-0")
+		writeFile(t, filepath.Join(broker, "recovery-point-offset-checkpoint"), []byte("0\n1\norders 0 0\n"))
+		for _, batch := range []int64{10, 11} {
+			bad := plainBatch(t, 0, 4)
+			bad[len(bad)-2] ^= 1
+			writeLog(t, dir, 0, bad)
+			writeLog(t, dir, 10, plainBatch(t, batch, 15))
+			removeState(t, dir)
+			closeLog(t, openLog(t, dir, quick))
+		}
+		require.Equal(t, plainBatch(t, 10, 15), readFile(t, segmentFile(dir, 10, ".log.cut")))
+		require.Equal(t, plainBatch(t, 11, 15), readFile(t, segmentFile(dir, 10, ".log.2.cut")))
+	})
+}
+
 func logsOnly(names []string) []string {
 	var logs []string
 	for _, n := range names {

@@ -13,7 +13,6 @@ import (
 	"github.com/seglog/seglog/internal/txnindex"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
-	"github.com/seglog/seglog/segment"
 )
 
 // RepairOptions are choices for Repair. The zero value changes nothing.
@@ -251,7 +250,7 @@ func (r *repair) outline(i int, txns *abortedTxns) (outline, error) {
 				return err
 			}
 			d.SHA256 = sum
-			d.SavedAs = fmt.Sprintf("%s.%d.%s%s", d.File, d.Position, sum[:16], segment.CutSuffix)
+			d.SavedAs = layout.CutName(d.File, d.Position, sum)
 		}
 		out.ranges = append(out.ranges, d)
 		return nil

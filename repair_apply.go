@@ -151,7 +151,7 @@ func (r *repair) save(from io.Reader, d DamagedRange) error {
 func (r *repair) smallFiles() error {
 	fsys, dir := r.log.opts.FS, r.log.dir
 	for _, name := range r.aside {
-		free, err := r.freeName(name)
+		free, err := r.log.freeName(name)
 		if err != nil {
 			return err
 		}
@@ -166,20 +166,6 @@ func (r *repair) smallFiles() error {
 		}
 	}
 	return fsys.SyncDir(dir)
-}
-
-// freeName is the name under which a file is put aside.
-func (r *repair) freeName(name string) (string, error) {
-	for n := 1; ; n++ {
-		free := name + segment.CutSuffix
-		if n > 1 {
-			free = fmt.Sprintf("%s.%d%s", name, n, segment.CutSuffix)
-		}
-		there, err := r.exists(free)
-		if !there || err != nil {
-			return free, err
-		}
-	}
 }
 
 // settled notes that all there is was checked and is durable, up to the given

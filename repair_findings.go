@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -232,13 +231,4 @@ func (f *findings) advanced(n int64) {
 	if f.done += n; f.tell != nil {
 		f.tell(min(f.done, f.total), f.total)
 	}
-}
-
-// exists reports whether a file of the directory is there.
-func (f *findings) exists(name string) (bool, error) {
-	_, err := f.log.opts.FS.Stat(filepath.Join(f.log.dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

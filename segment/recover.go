@@ -1,6 +1,8 @@
 package segment
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -116,30 +118,51 @@ func (s *Segment) openForRecoveryLocked() error {
 	return s.open.txn.Reset()
 }
 
-// CutSuffix marks a file with what recovery took out of a log. Neither we nor
-// Kafka look at such files.
-const CutSuffix = ".cut"
-
 // setAside copies what is about to be cut off to a file beside the log. A crash
 // that lost the middle of what was written last leaves good batches behind the
-// hole; nobody was promised them, but someone may want to look.
+// hole; nobody was promised them, but someone may want to look. A file of that name
+// has the same bytes, or a part of them that a crash left.
 func (s *Segment) setAside(r *Recovery, end int64) error {
-	r.SetAside = fmt.Sprintf("%s.%d%s", s.Name(), r.Bytes, CutSuffix)
-	f, err := s.opts.FS.OpenFile(filepath.Join(s.dir, r.SetAside), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	h := sha256.New()
+	hash := func(b []byte, _ int64) error {
+		h.Write(b)
+		return nil
+	}
+	if err := s.eachChunk(r.Bytes, end, hash); err != nil {
+		return err
+	}
+	name := layout.CutName(s.Name(), r.Bytes, hex.EncodeToString(h.Sum(nil)))
+	f, err := s.opts.FS.OpenFile(filepath.Join(s.dir, name), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, min(end-r.Bytes, scanChunk))
-	for pos := r.Bytes; pos < end && err == nil; pos += int64(len(buf)) {
-		buf = buf[:min(end-pos, int64(len(buf)))]
-		if _, err = vfs.ReadFull(s.open.log, buf, pos); err == nil {
-			_, err = vfs.WriteFull(f, buf, pos-r.Bytes)
-		}
+	write := func(b []byte, pos int64) error {
+		_, err := vfs.WriteFull(f, b, pos-r.Bytes)
+		return err
 	}
-	if err == nil {
+	if err = s.eachChunk(r.Bytes, end, write); err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, s.opts.FS.Remove(f.Name())) // the log still has the bytes
+	}
+	r.SetAside = name
+	return s.opts.FS.SyncDir(s.dir)
+}
+
+// eachChunk reads the bytes [pos, end) of the log, chunk by chunk.
+func (s *Segment) eachChunk(pos, end int64, do func(b []byte, pos int64) error) error {
+	buf := make([]byte, min(end-pos, scanChunk))
+	for ; pos < end; pos += int64(len(buf)) {
+		buf = buf[:min(end-pos, int64(len(buf)))]
+		if _, err := vfs.ReadFull(s.open.log, buf, pos); err != nil {
+			return err
+		}
+		if err := do(buf, pos); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ReindexOptions are choices for Reindex.

@@ -42,6 +42,28 @@ const (
 	TempSuffix    = ".tmp"     // being written, to be renamed over the real name
 )
 
+// CutSuffix marks a file that keeps what was taken out of a log: to be looked at by
+// people, and by nobody else.
+const CutSuffix = ".cut"
+
+// CutName names the file that keeps bytes cut out of another: after that file,
+// the position the bytes had in it, and the first 16 digits of their SHA-256 in hex,
+// so that no content ever replaces another.
+//
+//	00000000000000041022.log.786432.9f2c11d051a07be3.cut
+func CutName(file string, position int64, sha256 string) string {
+	return file + "." + strconv.FormatInt(position, 10) + "." + sha256[:min(len(sha256), 16)] + CutSuffix
+}
+
+// AsideName names a whole file that is put aside, the nth of that name. The caller
+// takes the first n, counted from 1, of which there is none yet.
+func AsideName(file string, n int) string {
+	if n > 1 {
+		file += "." + strconv.Itoa(n)
+	}
+	return file + CutSuffix
+}
+
 const (
 	offsetDigits = 20 // enough for any int64; the names then sort by offset
 	epochDigits  = 10 // enough for any int32
