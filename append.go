@@ -410,6 +410,9 @@ func (l *Log) writeLocked(w write) error {
 	if w.LastOffset-w.first > math.MaxInt32 {
 		return fmt.Errorf("%w: %w: offsets %d to %d", ErrUnexpectedOffset, segment.ErrOffsetOverflow, w.first, w.LastOffset)
 	}
+	if err := l.settleStateLocked(); err != nil {
+		return err
+	}
 	if err := l.maybeRollLocked(w.Set, w.first); err != nil {
 		return err
 	}

@@ -379,16 +379,17 @@ func TestALogThatEndsElsewhereThanWhenItWasClosedIsRefused(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// Every bit of the state file is under a checksum. Without it a log is read from
-// its beginning, and nothing is lost.
+// Every bit of the state file is under a checksum, and there is a second one.
 func TestAFlippedBitOfTheStateFileIsFoundAndCostsNothing(t *testing.T) {
 	eachState(t, func(t *testing.T, f flippable) {
-		f.eachFlip(t, "seglog.state", func(p flip) {
-			require.Equal(t, []string{"checkpoint_bad"}, kinds(p), p)
-			require.Empty(t, p.told, p)
-			require.Empty(t, p.lost, p)
-			require.Empty(t, p.wrong, p)
-		})
+		for _, name := range []string{"seglog.state", "seglog.state.copy"} {
+			f.eachFlip(t, name, func(p flip) {
+				require.Equal(t, []string{"checkpoint_bad"}, kinds(p), p)
+				require.Empty(t, p.told, p)
+				require.Empty(t, p.lost, p)
+				require.Empty(t, p.wrong, p)
+			})
+		}
 	})
 }
 

@@ -228,6 +228,23 @@ func (e *OverlapError) Error() string {
 // Unwrap returns ErrOverlap and ErrCorrupt.
 func (e *OverlapError) Unwrap() []error { return []error{ErrOverlap, ErrCorrupt} }
 
+// MissingEndError is a log that ends below an offset up to which it was on disk: its
+// last segment is gone, or the end of it. Open refuses to give the offsets out again.
+// Repair accepts the loss and has the log go on at Want; Recover copies what is there;
+// opening with Options.ReadOnly reads it. It matches ErrCorrupt.
+type MissingEndError struct {
+	File string // the last segment there is
+	End  int64  // where it ends: the first offset that is missing
+	Want int64  // the log was durable up to here, and without this offset
+}
+
+func (e *MissingEndError) Error() string {
+	return fmt.Sprintf("%s: the log ends at offset %d, but was on disk up to %d: offsets %d to %d are missing", e.File, e.End, e.Want, e.End, e.Want-1)
+}
+
+// Unwrap returns ErrCorrupt.
+func (e *MissingEndError) Unwrap() error { return ErrCorrupt }
+
 // OptionError is an option out of its range. It matches ErrOption.
 type OptionError struct {
 	Field, Value, Want string

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/logtest"
 )
 
@@ -135,4 +136,153 @@ func TestNoFailureLosesOrInventsARecord(t *testing.T) {
 		}
 	}
 	t.Logf("%d faults", n)
+}
+
+// A log is opened on a full disk, however it was left: else nothing could be removed
+// from it. What is there is read, what begins a segment can be removed, and appends
+// begin by themselves when there is room.
+func TestAFullDiskDoesNotKeepALogShut(t *testing.T) {
+	opts := seglog.Options{SegmentBytes: 2000, SegmentIndexBytes: 1200, IndexIntervalBytes: 1, RetentionTime: -1}
+	build := func(t *testing.T, closed bool) (*logtest.Disk, []int64) {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		o := opts
+		o.FS = disk.FS()
+		l, err := seglog.Open("log", o)
+		require.NoError(t, err)
+		for i := range int64(100) {
+			appendEach(t, l, one(100+i, fmt.Sprint("record ", i)))
+		}
+		all := bases(t, l)
+		require.Len(t, all, 4)
+		killed := disk.Kill()
+		require.NoError(t, l.Close())
+		if closed {
+			return disk, all
+		}
+		return killed, all
+	}
+	remove := func(t *testing.T, disk *logtest.Disk, names ...string) {
+		for _, name := range names {
+			require.NoError(t, disk.FS().Remove(name))
+		}
+	}
+	for _, row := range []struct {
+		name   string
+		closed bool
+		harm   func(t *testing.T, disk *logtest.Disk, bases []int64)
+	}{
+		{"closed", true, nil},
+		{"killed", false, nil},
+		{"closed, and indexes are lost", true, func(t *testing.T, disk *logtest.Disk, bases []int64) {
+			for _, base := range []int64{bases[1], bases[len(bases)-1]} {
+				remove(t, disk, segmentFile("log", base, ".index"), segmentFile("log", base, ".timeindex"))
+			}
+		}},
+		{"killed, and indexes are lost", false, func(t *testing.T, disk *logtest.Disk, bases []int64) {
+			for _, base := range []int64{bases[1], bases[len(bases)-1]} {
+				remove(t, disk, segmentFile("log", base, ".index"), segmentFile("log", base, ".timeindex"))
+			}
+		}},
+		{"killed, and nothing is known to be durable", false, func(t *testing.T, disk *logtest.Disk, _ []int64) {
+			for _, name := range []string{"log/seglog.state", "log/seglog.state.copy"} {
+				require.NoError(t, disk.WriteFile(name, checkpoint.AppendState(nil, checkpoint.State{})))
+			}
+		}},
+		{"closed, and its state is lost", true, func(t *testing.T, disk *logtest.Disk, _ []int64) {
+			remove(t, disk, "log/seglog.state", "log/seglog.state.copy")
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			disk, bases := build(t, row.closed)
+			if row.harm != nil {
+				row.harm(t, disk, bases)
+			}
+			disk.SyncAll()
+			full := func() {
+				disk.Fail(logtest.Calls{Kind: logtest.Write}, syscall.ENOSPC)
+				disk.Fail(logtest.Calls{Kind: logtest.Preallocate}, syscall.ENOSPC)
+			}
+			start := int64(0)
+			requireWhole := func(l *seglog.Log) {
+				t.Helper()
+				require.Equal(t, span(start, 99), offsetsOf(readAll(t, l, start)))
+				for o := start; o < 100; o++ {
+					r, err := l.Get(o)
+					require.NoError(t, err)
+					require.Equal(t, fmt.Sprint("record ", o), string(r.Value))
+					require.Equal(t, o, offsetForTime(t, l, 100+o))
+				}
+				for _, s := range segments(t, l) {
+					require.Equal(t, 100+s.NextOffset-1, s.MaxTimestamp)
+				}
+			}
+			open := func() *seglog.Log {
+				t.Helper()
+				o := opts
+				o.FS = disk.FS()
+				l, err := seglog.Open("log", o)
+				require.NoError(t, err)
+				require.Equal(t, seglog.Offsets{Start: start, Durable: 100, End: 100}, l.Offsets())
+				require.Empty(t, stats(t, l).Recovery.Cut)
+				return l
+			}
+			requireFull := func(l *seglog.Log) {
+				t.Helper()
+				for range 2 {
+					_, err := l.Append(many(1, 500), nil)
+					require.ErrorIs(t, err, seglog.ErrNoSpace)
+				}
+				require.Nil(t, stats(t, l).Failed)
+			}
+
+			full()
+			l := open()
+			requireWhole(l)
+			requireFull(l)
+			// Where a segment begins it takes no room to say that the log starts there.
+			start = bases[1]
+			require.NoError(t, l.DeleteBefore(start))
+			require.Equal(t, start, l.Offsets().Start)
+			requireWhole(l)
+			// Within one it does, and what can be done is.
+			require.ErrorIs(t, l.DeleteBefore(bases[2]+1), seglog.ErrNoSpace)
+			start = bases[2]
+			require.Equal(t, start, l.Offsets().Start)
+			_, err := l.ApplyRetention(t.Context())
+			require.NoError(t, err)
+			requireWhole(l)
+
+			// Killed, or closed as well as it can be, and opened again on the full disk.
+			killed := disk.Kill()
+			if err := l.Close(); err != nil {
+				require.ErrorIs(t, err, seglog.ErrNoSpace)
+			}
+			for _, again := range []*logtest.Disk{disk, killed} {
+				disk = again
+				disk.Heal()
+				full()
+				l = open()
+				requireWhole(l)
+				requireFull(l)
+
+				disk.Heal() // somebody made room
+				appendEach(t, l, one(200, "record 100"))
+				require.Equal(t, int64(101), l.Offsets().Durable)
+				crashed := disk.Kill()
+				require.NoError(t, l.Close())
+				for _, after := range []*logtest.Disk{disk, crashed} {
+					o := opts
+					o.FS = after.FS()
+					l, err := seglog.Open("log", o)
+					require.NoError(t, err)
+					require.Equal(t, after == disk, stats(t, l).Recovery.Clean)
+					require.Equal(t, span(start, 100), offsetsOf(readAll(t, l, start)))
+					require.NoError(t, l.Close())
+					report, err := seglog.Verify(t.Context(), "log", seglog.VerifyOptions{FS: after.FS(), Jobs: 1})
+					require.NoError(t, err)
+					require.Zero(t, report.Damage, "%v", report.Problems)
+				}
+			}
+		})
+	}
 }

@@ -242,7 +242,7 @@ func names(t tb, dir string) []string {
 	require.NoError(t, err)
 	list := []string{}
 	for _, e := range entries {
-		if e.Name() != ".lock" && e.Name() != "seglog.state" {
+		if e.Name() != ".lock" && !strings.HasPrefix(e.Name(), "seglog.state") {
 			list = append(list, e.Name())
 		}
 	}

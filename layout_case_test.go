@@ -169,10 +169,19 @@ func TestAGarbledStateFileIsNotTrusted(t *testing.T) {
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			dir := sealedAndActive(t, 1000)
-			edit(t, filepath.Join(dir, "seglog.state"), change)
+			for _, copied := range []string{"seglog.state", "seglog.state.copy"} {
+				edit(t, filepath.Join(dir, copied), change)
+				if copied == "seglog.state" {
+					l := openLog(t, dir, seglog.Options{ReadOnly: true, IndexIntervalBytes: 1})
+					require.True(t, stats(t, l).Recovery.Clean, "the copy tells")
+					require.False(t, stats(t, l).Recovery.StateLost)
+					closeLog(t, l)
+				}
+			}
 			for _, readOnly := range []bool{true, false} {
 				l := openLog(t, dir, seglog.Options{ReadOnly: readOnly, IndexIntervalBytes: 1})
 				requireTwenty(t, l, 1000)
+				require.True(t, stats(t, l).Recovery.StateLost)
 				if !readOnly {
 					require.False(t, stats(t, l).Recovery.Clean)
 					require.Equal(t, 2, stats(t, l).Recovery.Scanned)

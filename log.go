@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
 	"github.com/seglog/seglog/internal/checkpoint"
-	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/leaderepoch"
 	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/internal/vfs"
@@ -71,14 +69,21 @@ type Log struct {
 	// epochs are the leader epochs and where they begin. It has a lock of its own.
 	epochs *leaderepoch.Cache
 
-	// state is what the state file holds. Its lock is the last in lock order.
+	// state is what the state files hold. Its lock is the last in lock order.
 	state struct {
 		sync.Mutex
 		checkpoint.State
+		files checkpoint.StateFiles
+		// lenient is set while the log is opened: a disk without room for a change
+		// does not keep it shut. The files are then behind what is in memory, which
+		// is owed to them before anything else is written.
+		lenient bool
+		owed    atomic.Bool
 	}
 
 	bytes        atomic.Int64 // appended by this Log; written under append
 	durableBytes atomic.Int64 // of them, on disk; written under sync
+	pointBytes   int64        // durableBytes when the recovery point was last to follow; under sync
 
 	arrivals   arrivals
 	background sync.WaitGroup // flushing after a roll and at intervals
@@ -90,7 +95,8 @@ type Log struct {
 	flushing sync.Mutex    // held by the one who flushes sealed segments; before sync
 
 	locks    []io.Closer
-	ours     bool     // the state file is ours and whole
+	known    bool     // a seglog had the directory open before
+	ours     bool     // a state file is ours and whole
 	recovery Recovery // guarded by append once the log is open
 	closed   atomic.Bool
 }
@@ -155,7 +161,7 @@ func (l *Log) closeLocked() error {
 	if !l.opts.ReadOnly && !failed && err == nil {
 		end := l.end.Load()
 		err = l.changeState(func(st *checkpoint.State) {
-			st.RecoveryPoint = end
+			st.RecoveryPoint, st.DurableEnd = end, end
 			st.Producers = st.Producers || l.append.hasProducers
 			st.Clean = &checkpoint.CleanMark{EndOffset: end, Segment: active.Base(), Size: size}
 		})
@@ -166,23 +172,31 @@ func (l *Log) closeLocked() error {
 	return err
 }
 
-// changeState changes the state and, in one step, its file.
+// changeState changes the state and, in one step, its files.
 func (l *Log) changeState(change func(*checkpoint.State)) error {
 	l.state.Lock()
 	defer l.state.Unlock()
 	next := l.state.State
 	change(&next)
-	if next == l.state.State {
-		return nil
-	}
-	if err := checkpoint.WriteState(l.opts.FS, l.statePath(), next); err != nil {
+	err := l.state.files.Write(next)
+	owed := l.state.lenient && vfs.IsNoSpace(err)
+	if err != nil && !owed {
 		return named(err)
 	}
 	l.state.State = next
+	l.state.owed.Store(owed)
 	return nil
 }
 
-func (l *Log) statePath() string { return filepath.Join(l.dir, layout.SeglogStateName) }
+// settleStateLocked writes what an open on a full disk had no room to write. It
+// comes before every write to the log: until then the files on disk may say that the
+// log was closed as it is. append is held.
+func (l *Log) settleStateLocked() error {
+	if !l.state.owed.Load() {
+		return nil
+	}
+	return l.changeState(func(*checkpoint.State) {})
+}
 
 // Dir is the directory of the log.
 func (l *Log) Dir() string { return l.dir }

@@ -357,7 +357,7 @@ func (m *model) PowerLoss(t *rapid.T) {
 	data := readFile(t, path)
 	safe := int64(0)
 	for _, b := range batchesOf(t, m.dir, active) {
-		if b.LastOffset() < state.RecoveryPoint {
+		if b.BaseOffset() < state.RecoveryPoint { // which may lie inside a batch
 			safe = b.position + int64(b.Size())
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,14 +40,15 @@ func open(dir string, opts Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{dir: dir, opts: opts, opened: new(atomic.Int64), stop: make(chan struct{})}
-	l.unstable.Store(noTransaction)
-	l.append.late = -1
+	l := newLog(dir, opts)
 	if opts.ReadOnly {
 		return l, l.openReadOnly()
 	}
 	if err := l.makeDirectory(); err != nil {
 		return nil, named(err)
+	}
+	if err := l.wasOurs(); err != nil {
+		return nil, err
 	}
 	if err := l.checkDirectory(); err != nil {
 		return nil, err
@@ -66,6 +66,15 @@ func open(dir string, opts Options) (*Log, error) {
 		l.background.Go(func() { l.flushEvery(opts.FlushInterval) })
 	}
 	return l, nil
+}
+
+// newLog is a log that is not open yet. opts are resolved.
+func newLog(dir string, opts Options) *Log {
+	l := &Log{dir: dir, opts: opts, opened: new(atomic.Int64), stop: make(chan struct{})}
+	l.state.files = checkpoint.StateFiles{FS: opts.FS, Dir: dir}
+	l.unstable.Store(noTransaction)
+	l.append.late = -1
+	return l
 }
 
 // makeDirectory makes the directory and, durably, its name and those of the
@@ -91,6 +100,18 @@ func (l *Log) makeDirectory() error {
 		}
 	}
 	return nil
+}
+
+// wasOurs notes whether a seglog has had the directory open for writing before: it
+// leaves its lock file there, and then there is a state file, too. A broker leaves
+// neither.
+func (l *Log) wasOurs() error {
+	_, err := l.opts.FS.Stat(filepath.Join(l.dir, layout.LockFileName))
+	l.known = err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // checkDirectory refuses to make a log of a directory that is something else:
@@ -156,11 +177,16 @@ func (l *Log) openWritable() error {
 	if err := l.readState(); err != nil {
 		return err
 	}
+	l.state.lenient = true
+	defer func() { l.state.lenient = false }()
 	// The mark goes off the disk before anything is touched: a crash from
-	// here on must not find the directory marked as clean.
+	// here on must not find the directory marked as clean. On a full disk it stays,
+	// and with it the log as it is: see settleStateLocked.
 	clean := l.state.Clean
-	if err := l.changeState(func(st *checkpoint.State) { st.Clean = nil }); err != nil {
-		return err
+	if l.ours {
+		if err := l.changeState(func(st *checkpoint.State) { st.Clean = nil }); err != nil {
+			return err
+		}
 	}
 	dir, err := l.judge()
 	if err != nil {
@@ -223,24 +249,29 @@ func (l *Log) dropLeftovers(segments []*segment.Segment) ([]*segment.Segment, er
 	return segments, nil
 }
 
-// readState reads the state file. A log without one, or with a damaged one,
-// is new or was written by Kafka: then the broker's checkpoints tell, if they are
-// there, and else nobody knows.
+// readState reads the state files. A log without any, or with damaged ones only,
+// is new or was written by Kafka, or they are lost: then the broker's checkpoints
+// tell, if they are there, and else nobody knows.
 func (l *Log) readState() error {
-	state, err := checkpoint.ReadState(l.opts.FS, l.statePath())
+	state, err := l.state.files.Read()
+	broker := l.brokerState()
 	switch {
 	case err == nil:
 		l.ours = true
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, checkpoint.ErrCorrupt):
-		l.recovery.StateLost = errors.Is(err, checkpoint.ErrCorrupt)
-		state = checkpoint.State{RecoveryPoint: math.MaxInt64}
+	case errors.Is(err, checkpoint.ErrCorrupt):
+		l.recovery.StateLost = true
+	case errors.Is(err, fs.ErrNotExist):
+		l.recovery.StateLost = l.known && broker == (checkpoint.State{RecoveryPoint: unknownOffset})
 	default:
 		return err
 	}
-	broker := l.brokerState()
+	if !l.ours {
+		state = checkpoint.State{RecoveryPoint: unknownOffset}
+	}
 	l.state.State = checkpoint.State{
 		LogStartOffset: max(state.LogStartOffset, broker.LogStartOffset),
 		RecoveryPoint:  min(state.RecoveryPoint, broker.RecoveryPoint),
+		DurableEnd:     min(state.DurableEnd, broker.RecoveryPoint),
 		Clean:          state.Clean,
 	}
 	return nil
@@ -249,7 +280,7 @@ func (l *Log) readState() error {
 // brokerState is what the checkpoints of a Kafka log directory say of this
 // partition, if it lies in one.
 func (l *Log) brokerState() checkpoint.State {
-	state := checkpoint.State{RecoveryPoint: math.MaxInt64}
+	state := checkpoint.State{RecoveryPoint: unknownOffset}
 	dir, err := layout.ParseDir(filepath.Base(l.dir))
 	if err != nil {
 		return state
@@ -282,7 +313,7 @@ const maxCheckpoint = 64 << 20
 // in use, the segments are lost; their offsets are not given out again.
 func (l *Log) begin() error {
 	base := l.state.LogStartOffset
-	if l.state.RecoveryPoint < math.MaxInt64 {
+	if l.state.RecoveryPoint < unknownOffset {
 		base = max(base, l.state.RecoveryPoint)
 	}
 	l.recovery.Restarted = base > 0
@@ -297,8 +328,9 @@ func (l *Log) begin() error {
 	if err := l.forgetProducers(base); err != nil {
 		return err
 	}
+	l.recovery.StateLost = false // there was nothing to forget
 	err = l.changeState(func(st *checkpoint.State) {
-		st.LogStartOffset, st.RecoveryPoint, st.Producers = base, base, false
+		st.LogStartOffset, st.RecoveryPoint, st.DurableEnd, st.Producers = base, base, base, false
 	})
 	if err != nil {
 		return err
@@ -331,7 +363,7 @@ func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark)
 			return l.reloadProducers(segments, clean.EndOffset, l.noProducers())
 		case err == nil:
 			return l.refuseEnd(active, clean)
-		case !errors.Is(err, ErrCorrupt):
+		case !errors.Is(err, ErrCorrupt) && !vfs.IsNoSpace(err): // an index, for which there is no room
 			return err
 		}
 	}
@@ -370,7 +402,7 @@ func (l *Log) recover(segments []*segment.Segment) error {
 			first = i
 		}
 	}
-	known := l.state.RecoveryPoint < math.MaxInt64
+	known := l.state.RecoveryPoint < unknownOffset
 	if !known {
 		var err error
 		if segments, err = l.reindex(segments); err != nil {
@@ -409,6 +441,11 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if r.SetAside != "" {
 			l.recovery.SetAside = append(l.recovery.SetAside, r.SetAside)
 		}
+		if r.Cut == 0 {
+			if err := l.reaches(s); err != nil {
+				return err
+			}
+		}
 		if i+1 == len(segments) {
 			return nil
 		}
@@ -421,9 +458,38 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if r.Cut > 0 || lost {
 			return l.endAt(segments, i)
 		}
-		if err := errors.Join(s.Seal(), s.Trim(), s.Sync()); err != nil {
+		if err := l.sealRecovered(s, r.NoRoom); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// sealRecovered makes a segment that is not the last one a sealed one, durably. If the
+// disk has no room for all of its indexes it goes without: part of an index would pass
+// for a whole one.
+func (l *Log) sealRecovered(s *segment.Segment, noRoom bool) error {
+	if err := s.Sync(); err != nil {
+		return err
+	}
+	if !noRoom {
+		err := errors.Join(s.Seal(), s.Trim())
+		if !vfs.IsNoSpace(err) {
+			return err
+		}
+	}
+	return s.Unindex()
+}
+
+// reaches refuses a log that ends with s, at the end of a batch, below what was
+// durable: a segment is gone, or the file was cut short. Nothing that a crash leaves
+// behind looks so, since truncation lowers what is expected before it cuts; going on
+// would give offsets out twice. What lies below the log start is no loss. A batch of
+// which a part is left was told of as a cut.
+func (l *Log) reaches(s *segment.Segment) error {
+	want := l.state.DurableEnd
+	if end := s.NextOffset(); end < want && l.state.LogStartOffset < want {
+		return &MissingEndError{File: s.Name(), End: end, Want: want}
 	}
 	return nil
 }
@@ -459,6 +525,11 @@ func (l *Log) reindex(segments []*segment.Segment) ([]*segment.Segment, error) {
 			}
 			i-- // the first part is still to be scanned
 			continue
+		}
+		if vfs.IsNoSpace(err) { // for new ones, and nobody vouches for the old
+			if err = segments[i].Unindex(); err == nil {
+				r, err = segments[i].Reindex(segment.ReindexOptions{DryRun: true})
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -524,12 +595,13 @@ func (l *Log) freeName(name string) (string, error) {
 func (l *Log) settle() error {
 	set := l.set.Load()
 	end := set.active.NextOffset()
-	if !l.recovery.Clean {
-		if err := set.active.Sync(); err != nil {
+	if !l.recovery.Clean { // names, too: a process that was killed may not have synced them
+		if err := errors.Join(set.active.Sync(), l.opts.FS.SyncDir(l.dir)); err != nil {
 			return err
 		}
 	}
 	start := max(l.state.LogStartOffset, set.first().Base())
+	l.nothingLost(end)
 	if start > end {
 		// Everything up to the log start is gone. Its offsets are not given
 		// out again.
@@ -552,7 +624,16 @@ func (l *Log) settle() error {
 		st.Producers = st.Producers || l.append.hasProducers
 		// Sealed segments are synced, now if not before.
 		st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base())
+		st.DurableEnd = end
 	})
+}
+
+// nothingLost: an empty log has no start to forget, and one whose first opening a
+// crash has ended looks so.
+func (l *Log) nothingLost(end int64) {
+	if end == l.set.Load().first().Base() {
+		l.recovery.StateLost = false
+	}
 }
 
 // openReadOnly opens what is there without changing it.
@@ -563,6 +644,9 @@ func (l *Log) openReadOnly() error {
 	}
 	if !fi.IsDir() {
 		return &fs.PathError{Op: "open", Path: l.dir, Err: errors.New("not a directory")}
+	}
+	if err := l.wasOurs(); err != nil {
+		return err
 	}
 	if err := l.readState(); err != nil {
 		return err
@@ -606,6 +690,7 @@ func (l *Log) bound() error {
 	end := max(set.active.NextOffset(), start)
 	l.start.Store(start)
 	l.watermark.Store(end)
+	l.nothingLost(end)
 	l.end.Store(end)
 	l.durable.Store(end)
 	return l.settleEpochs(start, end)
@@ -639,8 +724,8 @@ func (l *Log) Refresh() error {
 func (l *Log) refresh() error {
 	before := l.end.Load()
 	old := l.set.Load()
-	fresh := &Log{dir: l.dir, opts: l.opts, opened: l.opened}
-	fresh.unstable.Store(noTransaction)
+	fresh := newLog(l.dir, l.opts)
+	fresh.opened = l.opened
 	if err := fresh.openReadOnly(); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -191,7 +192,7 @@ func TestALengthThatClaimsTooMuchIsDamageAndNotTheEnd(t *testing.T) {
 	t.Run("sealed and synced", func(t *testing.T) {
 		dir, position := build(t)
 		writeLog(t, dir, batches, plainBatch(t, batches, batches+4))
-		require.NoError(t, os.Remove(filepath.Join(dir, "seglog.state")))
+		removeState(t, dir)
 		size := fileSize(t, segmentFile(dir, 0, ".log"))
 
 		for _, readOnly := range []bool{true, false} {
@@ -624,4 +625,233 @@ func TestACleanCloseIsRecognised(t *testing.T) {
 			require.Equal(t, seglog.Offsets{Start: was.Start, Durable: was.End, End: was.End}, st.Offsets)
 		})
 	}
+}
+
+// A log start inside a segment is in no file but the state's, so that is kept twice.
+func TestALogStartIsNotForgottenWithOneStateFile(t *testing.T) {
+	spoil := map[string]func(t *testing.T, path string){
+		"lost":    func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
+		"one bit": func(t *testing.T, path string) { edit(t, path, func(b []byte) []byte { b[len(b)-3] ^= 1; return b }) },
+	}
+	for how, spoil := range spoil {
+		for _, name := range []string{"seglog.state", "seglog.state.copy"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				l := openLog(t, t.TempDir(), quick)
+				appendEach(t, l, many(10, 100)...)
+				require.NoError(t, l.DeleteBefore(8))
+				closeLog(t, l)
+				spoil(t, filepath.Join(l.Dir(), name))
+				for _, readOnly := range []bool{true, false} {
+					l = openLog(t, l.Dir(), seglog.Options{ReadOnly: readOnly})
+					got := stats(t, l)
+					require.Equal(t, int64(8), got.Start)
+					require.True(t, got.Recovery.Clean)
+					require.False(t, got.Recovery.StateLost)
+					closeLog(t, l)
+				}
+				require.Equal(t, readFile(t, filepath.Join(l.Dir(), "seglog.state")), readFile(t, filepath.Join(l.Dir(), "seglog.state.copy")))
+			})
+		}
+	}
+}
+
+// When both are gone it says so, unless there was nothing to forget, or a broker
+// knows.
+func TestALostStateIsReported(t *testing.T) {
+	build := func(t *testing.T, dir string) {
+		l := openLog(t, dir, quick)
+		appendEach(t, l, many(10, 100)...)
+		require.NoError(t, l.DeleteBefore(8))
+		closeLog(t, l)
+		removeState(t, dir)
+	}
+	requireLost := func(t *testing.T, dir string, lost bool, start int64) {
+		t.Helper()
+		for _, readOnly := range []bool{true, false} {
+			l := openLog(t, dir, seglog.Options{ReadOnly: readOnly})
+			require.Equal(t, lost, stats(t, l).Recovery.StateLost)
+			require.Equal(t, start, l.Offsets().Start)
+			closeLog(t, l)
+		}
+		l := openLog(t, dir, quick)
+		require.False(t, stats(t, l).Recovery.StateLost, "once is enough")
+		closeLog(t, l)
+	}
+	t.Run("both are gone", func(t *testing.T) {
+		dir := t.TempDir()
+		build(t, dir)
+		requireLost(t, dir, true, 0)
+	})
+	t.Run("a broker never had one", func(t *testing.T) {
+		dir := t.TempDir()
+		writeLog(t, dir, 0, plainBatch(t, 0, 9))
+		requireLost(t, dir, false, 0)
+	})
+	t.Run("the broker's checkpoint tells", func(t *testing.T) {
+		broker := t.TempDir()
+		dir := filepath.Join(broker, "orders-0")
+		build(t, dir)
+		writeFile(t, filepath.Join(broker, "log-start-offset-checkpoint"), []byte("0\n1\norders 0 7\n"))
+		requireLost(t, dir, false, 7)
+	})
+	t.Run("an empty log", func(t *testing.T) {
+		dir := t.TempDir()
+		closeLog(t, openLog(t, dir, quick))
+		removeState(t, dir)
+		requireLost(t, dir, false, 0)
+	})
+}
+
+// twentyInSegments is a closed log of 20 records in segments of a few, all durable, and
+// the base offset of its last segment.
+func twentyInSegments(t *testing.T) (dir string, last int64) {
+	l := openLog(t, t.TempDir(), seglog.Options{SegmentBytes: 300})
+	appendEach(t, l, many(20, 100)...)
+	all := bases(t, l)
+	closeLog(t, l)
+	return l.Dir(), all[len(all)-1]
+}
+
+func removeSegment(t *testing.T, dir string, base int64) {
+	for _, kind := range []string{".log", ".index", ".timeindex"} {
+		require.NoError(t, os.Remove(segmentFile(dir, base, kind)))
+	}
+}
+
+// What was durable at the end and is gone without a trace is not taken for the end of
+// the log: its offsets would be given out again.
+func TestALogWhoseEndIsMissingIsRefused(t *testing.T) {
+	harm := map[string]func(t *testing.T) (dir string, end int64){
+		"the last segment is gone": func(t *testing.T) (string, int64) {
+			dir, last := twentyInSegments(t)
+			removeSegment(t, dir, last)
+			return dir, last
+		},
+		"only its log is gone": func(t *testing.T) (string, int64) {
+			dir, last := twentyInSegments(t)
+			require.NoError(t, os.Remove(segmentFile(dir, last, ".log")))
+			return dir, last
+		},
+		"it is cut between two batches": func(t *testing.T) (string, int64) {
+			dir, last := twentyInSegments(t)
+			all := batchesOf(t, dir, last)
+			require.NoError(t, os.Truncate(segmentFile(dir, last, ".log"), all[1].position))
+			return dir, all[1].BaseOffset()
+		},
+		"it is empty": func(t *testing.T) (string, int64) {
+			dir, last := twentyInSegments(t)
+			require.NoError(t, os.Truncate(segmentFile(dir, last, ".log"), 0))
+			return dir, last
+		},
+		"the last segment of a killed process is gone": func(t *testing.T) (string, int64) {
+			l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), seglog.Options{SegmentBytes: 2000})
+			appendEach(t, l, many(100, 100)...)
+			all := bases(t, l)
+			last := all[len(all)-1]
+			waitForRecoveryPoint(t, l, last+10) // within the active segment, and it is synced
+			dir := crash(t, l)
+			removeSegment(t, dir, last)
+			return dir, last
+		},
+	}
+	for name, harm := range harm {
+		t.Run(name, func(t *testing.T) {
+			dir, end := harm(t)
+			for range 2 {
+				_, err := seglog.Open(dir, quick)
+				require.ErrorIs(t, err, seglog.ErrCorrupt)
+				var missing *seglog.MissingEndError
+				require.ErrorAs(t, err, &missing)
+				require.Equal(t, end, missing.End)
+				require.Greater(t, missing.Want, end)
+			}
+			var missing *seglog.MissingEndError
+			_, err := seglog.Open(dir, quick)
+			require.ErrorAs(t, err, &missing)
+			want := missing.Want
+
+			report, err := seglog.Verify(t.Context(), dir, seglog.VerifyOptions{})
+			require.NoError(t, err)
+			require.Equal(t, 1, report.Damage, "%v", report.Problems)
+			require.True(t, slices.ContainsFunc(report.Problems, func(p seglog.Problem) bool {
+				return p.Kind == "missing_end" && p.Offset == end && p.Severity == seglog.Damage
+			}), "%v", report.Problems)
+
+			ro := openLog(t, dir, seglog.Options{ReadOnly: true})
+			require.Equal(t, span(0, end-1), offsetsOf(readAll(t, ro, 0)), "what is there can be read")
+			closeLog(t, ro)
+
+			// One way out: a copy of what is there.
+			fresh := filepath.Join(t.TempDir(), "fresh")
+			_, err = seglog.Recover(t.Context(), dir, fresh, seglog.RecoverOptions{})
+			require.NoError(t, err)
+			l := openLog(t, fresh, quick)
+			require.Equal(t, span(0, end-1), offsetsOf(readAll(t, l, 0)))
+			closeLog(t, l)
+
+			// The other: to accept the loss. No offset is given out twice.
+			repaired, err := seglog.Repair(t.Context(), dir, seglog.RepairOptions{})
+			require.NoError(t, err)
+			require.True(t, repaired.Needed())
+			require.Equal(t, seglog.OffsetRange{First: end, Next: want}, repaired.Missing)
+			_, err = seglog.Open(dir, quick)
+			require.ErrorIs(t, err, seglog.ErrCorrupt, "so far it was only said")
+			_, err = seglog.Repair(t.Context(), dir, seglog.RepairOptions{Apply: true})
+			require.NoError(t, err)
+			l = openLog(t, dir, quick)
+			require.Equal(t, want, l.Offsets().End)
+			require.Equal(t, span(0, end-1), offsetsOf(readAll(t, l, 0)))
+			appendEach(t, l, one(500, "on"))
+			closeLog(t, l)
+			requireSound(t, dir)
+			repaired, err = seglog.Repair(t.Context(), dir, seglog.RepairOptions{})
+			require.NoError(t, err)
+			require.False(t, repaired.Needed())
+		})
+	}
+}
+
+// What is expected at the end follows truncation, also into the middle of a batch.
+func TestATruncatedLogIsNotMissingItsEnd(t *testing.T) {
+	for name, cut := range map[string]func(l *seglog.Log) error{
+		"to an offset":          func(l *seglog.Log) error { return l.TruncateTo(7) },
+		"inside a batch":        func(l *seglog.Log) error { return l.TruncateTo(12) },
+		"to nothing":            func(l *seglog.Log) error { return l.TruncateFullyAndStartAt(4) },
+		"to nothing, and above": func(l *seglog.Log) error { return l.TruncateFullyAndStartAt(400) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+			appendEach(t, l, many(10, 100)...)
+			_, err := l.Append(many(5, 200), nil)
+			require.NoError(t, err)
+			l = reopen(t, l, quick) // the end is durable, and known to be
+			require.NoError(t, cut(l))
+			want := l.Offsets()
+			require.Equal(t, want, openLog(t, crash(t, l), quick).Offsets())
+		})
+	}
+}
+
+// Not only a roll and a close tell what is durable: within a segment the recovery point
+// follows, too. What a killed process had synced is then not taken for a torn end.
+func TestTheRecoveryPointFollowsWithinASegment(t *testing.T) {
+	opts := seglog.Options{SegmentBytes: 40_000}
+	l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), opts)
+	appendEach(t, l, many(300, 100)...)
+	require.Len(t, bases(t, l), 1)
+	waitForRecoveryPoint(t, l, 130) // after the first quarter of a segment
+	dir := crash(t, l)
+	sound := copyDir(t, dir, filepath.Join(t.TempDir(), "sound"))
+	bad := batchesOf(t, dir, 0)[100]
+	edit(t, segmentFile(dir, 0, ".log"), func(b []byte) []byte {
+		b[bad.position+70] ^= 1
+		return b
+	})
+	_, err := seglog.Open(dir, opts)
+	var damage *seglog.CorruptionError
+	require.ErrorAs(t, err, &damage)
+	require.Equal(t, int64(100), damage.FirstOffset)
+
+	l = openLog(t, sound, opts)
+	require.Equal(t, span(0, 299), offsetsOf(readAll(t, l, 0)))
 }

@@ -45,6 +45,9 @@ type RepairReport struct {
 	// SetAside names the small files that are damaged and not made anew. They are
 	// renamed: ".cut" is appended.
 	SetAside []string
+	// Missing is the offsets at the end that were on disk and are gone without a
+	// trace; none if First is Next. The log goes on behind them.
+	Missing OffsetRange
 	// Left is what else is wrong and stays: the first thousand things.
 	Left []Problem
 	// Batches and Records count what is in the log after the repair, and End is
@@ -53,7 +56,9 @@ type RepairReport struct {
 }
 
 // Needed reports whether there is anything to repair.
-func (r *RepairReport) Needed() bool { return len(r.Removed)+len(r.Rebuilt)+len(r.SetAside) > 0 }
+func (r *RepairReport) Needed() bool {
+	return len(r.Removed)+len(r.Rebuilt)+len(r.SetAside) > 0 || r.Missing.First < r.Missing.Next
+}
 
 // DamagedRange is a stretch of a .log file without a good batch, from one good
 // batch to the next, or to the beginning or the end of the file.
@@ -110,7 +115,8 @@ func (r DamagedRange) mayHoldRecords() bool { return r.LastOffset < 0 || r.LastO
 // compaction does it: a crash leaves the old or the new one, and repairing again
 // goes on from there. That takes as much room on the disk as the segment. The log
 // end does not go below what was durable: offsets that were given out are not
-// given out again.
+// given out again. So a log that Open refuses because its end is missing is opened
+// afterwards, with a gap.
 //
 // Indexes are made anew where they disagree with their log. So are transaction
 // indexes, from the markers in the log, but an old entry that agrees with them is
@@ -284,12 +290,16 @@ func (r *repair) announce(base int64, out outline) {
 	}
 }
 
-// end is the log end offset after the repair. If the end of the log is taken out
-// it is not below what was durable before.
+// end is the log end offset after the repair. If the end of the log is taken out, or
+// is missing, it is not below what was durable before.
 func (r *repair) end() int64 {
-	last := r.segments[len(r.segments)-1]
-	if known := r.log.state.RecoveryPoint; len(last.ranges) > 0 && known < unknownOffset {
-		return max(last.next, known)
+	last, state := r.segments[len(r.segments)-1], &r.log.state
+	if len(last.ranges) > 0 && state.RecoveryPoint < unknownOffset {
+		return max(last.next, state.RecoveryPoint)
+	}
+	if want := state.DurableEnd; last.next < want && state.LogStartOffset < want {
+		r.report.Missing = OffsetRange{last.next, want}
+		return want
 	}
 	return last.next
 }

@@ -181,7 +181,7 @@ func (l *Log) settled(end int64) error {
 		return err
 	}
 	return l.changeState(func(st *checkpoint.State) {
-		st.RecoveryPoint = end
+		st.RecoveryPoint, st.DurableEnd = end, end
 		st.Clean = &checkpoint.CleanMark{EndOffset: end, Segment: last, Size: info.Size()}
 	})
 }

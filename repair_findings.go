@@ -15,7 +15,7 @@ import (
 // is all that Repair, Recover and Reindex need.
 func rescued(dir string, fsys vfs.FS, indexInterval int) (*Log, error) {
 	opts, err := Options{FS: fsys, IndexIntervalBytes: indexInterval}.resolve()
-	return &Log{dir: dir, opts: opts}, err
+	return newLog(dir, opts), err
 }
 
 // claim finds the segments of a log that nobody else has open for writing. If it
@@ -144,6 +144,7 @@ func (f *findings) some(v *verification) error {
 func (f *findings) sort(p Problem) {
 	file, _ := layout.ParseFile(p.File)
 	switch {
+	case p.Kind == "missing_end": // found again when the batches are read
 	case p.Severity == Note, p.Kind == "orphan": // opening the log for writing sees to orphans
 	case file.Kind == layout.Log && f.inLog(file.Base, p):
 	case file.Kind == layout.OffsetIndex, file.Kind == layout.TimeIndex:

@@ -26,7 +26,8 @@ func (l *Log) DeleteBefore(offset int64) error {
 }
 
 // deleteBefore puts the new start on disk and removes what lies below. On a full
-// disk it is the removal that makes room for the former.
+// disk it is the removal that makes room for the former; where a segment begins at
+// the new start its name tells, and no room is needed.
 func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -50,6 +51,9 @@ func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
 	removed, rerr := l.removeLeading(context.Background(), below)
 	if err != nil && rerr == nil {
 		err = l.moveStart(offset)
+		if errors.Is(err, ErrNoSpace) && l.set.Load().first().Base() == offset {
+			err = nil
+		}
 	}
 	removed.Start = l.start.Load()
 	return removed, errors.Join(rerr, err)
@@ -256,8 +260,11 @@ func (l *Log) detachOldest(gone []*segment.Segment, activeSize int64) (int, erro
 		var size int64
 		if size, err = last.Size(); err == nil && size == activeSize {
 			err = l.rollLocked(l.end.Load())
+			if err == nil { // nothing else may tell where the log ends
+				err = l.opts.FS.SyncDir(l.dir)
+			}
 		}
-		if last == l.set.Load().active {
+		if err != nil || last == l.set.Load().active {
 			n--
 		}
 	}

@@ -71,6 +71,9 @@ func (l *Log) rollLocked(base int64) error {
 	if size == 0 && base == old.Base() {
 		return nil
 	}
+	if err := l.settleStateLocked(); err != nil {
+		return err
+	}
 	if base != old.NextOffset() {
 		return l.rollBehindGapLocked(old, base)
 	}
@@ -289,8 +292,12 @@ func (l *Log) writeSnapshots(snapshots []*producerstate.Snapshot) error {
 func (l *Log) moveRecoveryPoint(base int64, producers bool) error {
 	return l.changeState(func(st *checkpoint.State) {
 		if s := l.set.Load().floor(base); s != nil && s.Base() == base {
-			st.RecoveryPoint = max(st.RecoveryPoint, min(base, l.durable.Load()))
+			durable := l.durable.Load()
+			st.RecoveryPoint = max(st.RecoveryPoint, min(base, durable))
 			st.Producers = st.Producers || producers
+			if durable >= base { // or a truncation is under way, to below it
+				st.DurableEnd = max(st.DurableEnd, base)
+			}
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/segment"
 )
 
@@ -55,7 +56,46 @@ func (l *Log) syncTo(offset int64) error {
 	l.durable.Store(work.end)
 	l.durableBytes.Store(work.bytes)
 	l.arrivals.announce()
+	if work.bytes-l.pointBytes >= min(maxPointInterval, l.opts.SegmentBytes/4) {
+		l.pointBytes = work.bytes
+		l.startMovingPoint()
+	}
 	return nil
+}
+
+// maxPointInterval is how many bytes may be synced before the recovery point follows.
+const maxPointInterval = 64 << 20
+
+// startMovingPoint has the recovery point moved without waiting for it. A roll and
+// Close do so, too, but a segment of 1 GiB takes its time to fill, and meanwhile
+// nobody would know that its beginning is durable: damage there would be taken for
+// what a crash leaves, and the loss of the whole file for none.
+func (l *Log) startMovingPoint() {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if !l.append.closed {
+		l.background.Go(l.movePointIntoActive)
+	}
+}
+
+// movePointIntoActive moves the recovery point to the last durable record, if that is
+// in the active segment. It stays one short of the durable end: should a roll begin the
+// next segment there meanwhile, the point must not pass the old one before that is
+// trimmed. If it fails the next one does it, or a roll.
+func (l *Log) movePointIntoActive() {
+	l.maintain.Lock() // keeps truncation away
+	defer l.maintain.Unlock()
+	l.append.Lock()
+	sealed, active := len(l.append.sealed), l.set.Load().active
+	point, failed := l.durable.Load()-1, l.append.failed != nil
+	l.append.Unlock()
+	if failed || sealed > 0 || point <= active.Base() {
+		return // a roll moves it, or nobody knows what is on disk
+	}
+	_ = l.changeState(func(st *checkpoint.State) {
+		st.RecoveryPoint = max(st.RecoveryPoint, point)
+		st.DurableEnd = max(st.DurableEnd, point)
+	})
 }
 
 // syncLocked is syncTo(end) for one who holds sync and append.

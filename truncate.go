@@ -94,20 +94,23 @@ func (l *Log) failedLocked(cause error) error {
 // truncateLocked cuts inside the log. Segments go from the last one down, so
 // that a crash half-way leaves a log without holes.
 func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
-	l.lowerDurable(offset)
-	err := l.changeState(func(st *checkpoint.State) {
-		st.RecoveryPoint = min(st.RecoveryPoint, offset)
-		st.LogStartOffset = min(st.LogStartOffset, offset)
-	})
-	if err != nil {
-		return err
-	}
 	all := set.slice()
 	keep := slices.IndexFunc(all, func(s *segment.Segment) bool { return s.Base() > offset })
 	if keep < 0 {
 		keep = len(all)
 	}
 	last := all[keep-1]
+	l.lowerDurable(offset)
+	err := l.changeState(func(st *checkpoint.State) {
+		st.RecoveryPoint = min(st.RecoveryPoint, offset)
+		st.LogStartOffset = min(st.LogStartOffset, offset)
+		// A batch that holds offset in its middle goes completely: how far the log
+		// reaches then is not known yet, but it has this segment.
+		st.DurableEnd = min(st.DurableEnd, last.Base())
+	})
+	if err != nil {
+		return err
+	}
 	// Before readers see the new end: a transaction may be open again.
 	if err := l.truncateProducers(all[:keep], offset); err != nil {
 		return err
@@ -186,6 +189,7 @@ func (l *Log) restartLocked(offset int64) error {
 	if err == nil {
 		err = l.changeState(func(st *checkpoint.State) {
 			st.LogStartOffset, st.RecoveryPoint, st.Producers = offset, offset, false
+			st.DurableEnd = min(st.DurableEnd, offset)
 		})
 	}
 	if err != nil {

@@ -78,6 +78,7 @@ func (s Severity) String() string {
 //	zero_tail            the log ends in zeros
 //	in_progress          the last batch is being written (Note)
 //	end_offset           the log ends at another offset than when it was closed
+//	missing_end          the log ends below an offset up to which it was on disk
 //	segment_overlap      two segments have the same offsets
 //	segment_gap          offsets are missing between two segments (Warning)
 //	*_odd_length         the length is no whole number of entries
@@ -194,6 +195,7 @@ type verification struct {
 	cleanedTo int64 // below it, compaction is known to have been at work
 
 	tail    *segmentCheck  // of the last segment, when a directory is checked
+	ended   bool           // tail was compared with a state file
 	damaged map[int64]bool // base offsets of damaged segments
 	broken  bool           // ReadableBelow is where the first damage is, and final
 

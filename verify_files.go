@@ -182,18 +182,37 @@ func (v *verification) checkpointBad(f layout.File, e *checkpoint.CorruptError) 
 	return v.about(Damage, "checkpoint_bad", f.Name, "%swant %s, found %s", where, e.Expected, e.Found)
 }
 
-// state compares the mark of a clean close with where the log ends: the base offset
-// of the last batch is contradicted by nothing else.
+// state checks one of the two state files, and compares the first that is whole with
+// where the log ends.
 func (v *verification) state(f layout.File, path string) error {
 	state, err := checkpoint.ReadState(v.opts.FS, path)
-	tail, mark := v.tail, state.Clean
-	if err != nil || mark == nil || tail == nil || v.damaged[tail.base] || tail.err != nil ||
-		mark.Segment != tail.base || mark.Size != tail.bytes || mark.EndOffset == tail.next {
+	tail := v.tail
+	if err != nil || tail == nil || v.ended || v.damaged[tail.base] || tail.err != nil {
 		return v.parsed(f, err)
 	}
+	v.ended = true
+	if mark := state.Clean; mark != nil && mark.Segment == tail.base && mark.Size == tail.bytes && mark.EndOffset != tail.next {
+		// The base offset of the last batch is contradicted by nothing else.
+		return v.found(tail.base, Problem{
+			Severity: Damage, Kind: "end_offset", File: tail.name, Position: tail.lastPos, Offset: tail.next - 1, Entry: -1,
+			Detail: fmt.Sprintf("the log ends at offset %d, and was closed at %d: the base offset of a batch is wrong", tail.next, mark.EndOffset),
+		})
+	}
+	return v.missing(state)
+}
+
+// missing compares the end of the log with what was durable. A torn batch there was
+// told of, and a writer may truncate meanwhile.
+func (v *verification) missing(state checkpoint.State) error {
+	tail := v.tail
+	broker := newLog(v.dir, Options{FS: v.opts.FS}).brokerState()
+	want := min(state.DurableEnd, broker.RecoveryPoint)
+	if v.writer || tail.torn || tail.next >= want || state.LogStartOffset >= want {
+		return nil
+	}
 	return v.found(tail.base, Problem{
-		Severity: Damage, Kind: "end_offset", File: tail.name, Position: tail.lastPos, Offset: tail.next - 1, Entry: -1,
-		Detail: fmt.Sprintf("the log ends at offset %d, and was closed at %d: the base offset of a batch is wrong", tail.next, mark.EndOffset),
+		Severity: Damage, Kind: "missing_end", File: tail.name, Position: -1, Offset: tail.next, Entry: -1,
+		Detail: fmt.Sprintf("the log ends at offset %d, but was on disk up to %d: a segment is gone, or the end of this one", tail.next, want),
 	})
 }
 

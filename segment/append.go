@@ -203,10 +203,11 @@ func (s *Segment) startWriting() {
 }
 
 func (s *Segment) openForWritingLocked() error {
-	if !s.open.isOpen {
-		if err := s.openFilesLocked(); err != nil { // repairs the indexes if need be
-			return err
-		}
+	if err := s.closeFilesLocked(); err != nil { // someone may have read it
+		return err
+	}
+	if err := s.openFilesLocked(true); err != nil { // repairs the indexes if need be
+		return err
 	}
 	if err := s.closeFilesLocked(); err != nil {
 		return err

@@ -44,13 +44,14 @@ func (s *Segment) openForReading() error {
 	if s.open.isOpen || s.open.retired {
 		return nil
 	}
-	return s.openFilesLocked()
+	return s.openFilesLocked(false)
 }
 
-// openFilesLocked opens the log for reading and both indexes read-only. The
+// openFilesLocked opens the log for reading and both indexes read-only, both of
+// which there must be if it is to be written to. The
 // size is fixed here: what a live writer in another process appends later
 // stays unseen until the segment is refreshed.
-func (s *Segment) openFilesLocked() error {
+func (s *Segment) openFilesLocked(toWrite bool) error {
 	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDONLY, 0)
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (s *Segment) openFilesLocked() error {
 	if s.size.Load() < 0 {
 		s.size.Store(fi.Size())
 	}
-	if err := errors.Join(s.openIndexesLocked(), s.openTxnIndex(false)); err != nil {
+	if err := errors.Join(s.openIndexesLocked(toWrite), s.openTxnIndex(false)); err != nil {
 		s.closeFilesLocked()
 		return err
 	}
@@ -76,9 +77,9 @@ func (s *Segment) openFilesLocked() error {
 }
 
 // openIndexesLocked opens both indexes for reading. One that is missing or
-// damaged is rebuilt from the log, or left out when the segment is read-only:
-// look-ups then scan from the start of the log.
-func (s *Segment) openIndexesLocked() error {
+// damaged is rebuilt from the log, or left out when the segment is read-only or the
+// disk is full: look-ups then scan from the start of the log.
+func (s *Segment) openIndexesLocked(toWrite bool) error {
 	if s.opts.ReadOnly {
 		s.open.index = usable(index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions()))
 		s.open.time = usable(timeindex.OpenReadOnly(s.timeIndexPath(), s.base, s.timeIndexOptions()))
@@ -119,8 +120,18 @@ func (s *Segment) openIndexesLocked() error {
 			return e
 		}
 	}
-	if err := s.rebuildIndexesLocked(err != nil, terr != nil); err != nil {
-		return fmt.Errorf("rebuild indexes of segment %d: %w", s.base, err)
+	rebuilt := s.rebuildIndexesLocked(err != nil, terr != nil)
+	if vfs.IsNoSpace(rebuilt) && !toWrite {
+		if err == nil {
+			s.open.index = usable(index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions()))
+		}
+		if terr == nil {
+			s.open.time = usable(timeindex.OpenReadOnly(s.timeIndexPath(), s.base, s.timeIndexOptions()))
+		}
+		return nil
+	}
+	if rebuilt != nil {
+		return fmt.Errorf("rebuild indexes of segment %d: %w", s.base, rebuilt)
 	}
 	return nil
 }
@@ -179,6 +190,21 @@ func (s *Segment) CloseIdle() error {
 		return nil
 	}
 	return s.closeFilesLocked()
+}
+
+// Unindex closes the files and removes both indexes, which are not complete or not
+// to be trusted. The next Acquire makes them anew, or does without while the disk is
+// full. Nobody else may use the segment meanwhile.
+func (s *Segment) Unindex() error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	s.writable.Store(false)
+	s.trimmed = true
+	err := errors.Join(s.closeFilesLocked(), removeIfThere(s.opts.FS, s.indexPath()), removeIfThere(s.opts.FS, s.timeIndexPath()))
+	if err != nil {
+		return fmt.Errorf("remove indexes of segment %d: %w", s.base, err)
+	}
+	return nil
 }
 
 // Retire closes the files once no read is under way. Later calls of Acquire

@@ -29,6 +29,10 @@ type Recovery struct {
 	SetAside string
 	// IndexEntries and TimeIndexEntries count what the indexes now hold.
 	IndexEntries, TimeIndexEntries int
+	// NoRoom is true if the disk had no room for all of them. Look-ups then scan from
+	// the last entry. Before such a segment is sealed there must be room, or it is to be
+	// left without: see Unindex.
+	NoRoom bool
 }
 
 // RecoverOptions are choices for Recover.
@@ -389,8 +393,8 @@ func (p *replay) finish() error {
 	if p.times == nil {
 		return nil
 	}
-	if p.newest.Timestamp >= 0 {
-		if err := p.times.MaybeAppend(p.newest.Timestamp, p.newest.Offset, true); err != nil {
+	if p.newest.Timestamp >= 0 && !p.out.NoRoom {
+		if err := p.room(p.times.MaybeAppend(p.newest.Timestamp, p.newest.Offset, true)); err != nil {
 			return err
 		}
 	}
@@ -470,17 +474,30 @@ func (p *replay) take(part Part) error {
 // was written: sets were indexed once then, and the settings may have changed. A
 // full index takes no more, and look-ups scan from its last entry.
 func (p *replay) index(lastOffset, pos int64) error {
+	if p.out.NoRoom {
+		return nil
+	}
 	if p.offsets != nil {
-		if err := p.offsets.Append(lastOffset, pos); err != nil && !errors.Is(err, index.ErrFull) {
+		if err := p.room(p.offsets.Append(lastOffset, pos)); err != nil && !errors.Is(err, index.ErrFull) {
 			return err
 		}
 	}
 	if p.times != nil && p.newest.Timestamp >= 0 {
-		err := p.times.MaybeAppend(p.newest.Timestamp, p.newest.Offset, false)
+		err := p.room(p.times.MaybeAppend(p.newest.Timestamp, p.newest.Offset, false))
 		if !errors.Is(err, timeindex.ErrFull) {
 			return err
 		}
 	}
+	return nil
+}
+
+// room takes note of a full disk, on which a log is recovered all the same: without
+// being opened nothing can be removed from it.
+func (p *replay) room(err error) error {
+	if p.recovery == nil || !vfs.IsNoSpace(err) {
+		return err
+	}
+	p.out.NoRoom = true
 	return nil
 }
 
@@ -584,7 +601,7 @@ func (s *Segment) BoundTail(clean bool) (Recovery, error) {
 	var r Recovery
 	first := !s.open.isOpen
 	if first {
-		if err := s.openFilesLocked(); err != nil {
+		if err := s.openFilesLocked(false); err != nil {
 			return r, err
 		}
 	}

@@ -154,7 +154,7 @@ func TestWritersKeepTheOldFileOnAFullDisk(t *testing.T) {
 			return WriteOffsets(fsys, path, []OffsetEntry{{"orders", 3, n}})
 		}},
 		{"state", func(fsys vfs.FS, path string, n int64) error {
-			return WriteState(fsys, path, State{RecoveryPoint: n})
+			return vfs.WriteFileAtomic(fsys, path, AppendState(nil, State{RecoveryPoint: n}))
 		}},
 		{"partition metadata", func(fsys vfs.FS, path string, n int64) error {
 			return WritePartitionMetadata(fsys, path, PartitionMetadata{TopicID: UUID{byte(n)}})

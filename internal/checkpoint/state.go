@@ -1,11 +1,16 @@
 package checkpoint
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/vfs"
 )
 
@@ -13,6 +18,7 @@ import (
 const (
 	keyLogStartOffset = "log-start-offset"
 	keyRecoveryPoint  = "recovery-point"
+	keyDurableEnd     = "durable-end-offset"
 	keyCleanEndOffset = "clean-end-offset"
 	keyCleanSegment   = "clean-segment"
 	keyCleanSize      = "clean-size"
@@ -26,7 +32,7 @@ const (
 const maxStateFile = 64 << 10
 
 // A State is what a log remembers of itself between two openings, in the file
-// seglog.state of its directory. It has the shape of a checkpoint, and a last
+// seglog.state of its directory and a copy of it; see StateFiles. It has the shape of a checkpoint, and a last
 // line that guards all lines before it, so that half a file is never trusted:
 //
 //	0
@@ -34,13 +40,14 @@ const maxStateFile = 64 << 10
 //	log-start-offset 0
 //	recovery-point 41022
 //	producers 1                     only if there ever were any
+//	durable-end-offset 41022
 //	clean-end-offset 41022
 //	clean-segment 0
 //	clean-size 1048576
 //	crc 43d7bb79                    CRC-32C of everything above, 8 hex digits
 //
-// The three clean lines are all there or all missing. A key that we do not know
-// is skipped: a later version wrote it.
+// The three clean lines are all there or all missing, and the durable end may be. A
+// key that we do not know is skipped: a later version wrote it.
 //
 // Kafka keeps the same facts in one checkpoint for a whole log directory. Ours
 // is beside the log, because a log may be opened alone. A broker ignores it.
@@ -53,6 +60,10 @@ type State struct {
 	// point: then there are producer snapshots, or were. A log that never had one
 	// need not be searched for them.
 	Producers bool
+	// DurableEnd is an offset that the log was known to reach on disk: if it ends
+	// below, records that were durable are missing. It is at or below the recovery
+	// point, which may lie in a gap. 0 says nothing.
+	DurableEnd int64
 	// Clean is set by a clean close, nil otherwise.
 	Clean *CleanMark
 }
@@ -112,7 +123,7 @@ func ParseState(data []byte) (State, error) {
 
 func knownStateKey(key string) bool {
 	switch key {
-	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyCleanEndOffset, keyCleanSegment, keyCleanSize:
+	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyDurableEnd, keyCleanEndOffset, keyCleanSegment, keyCleanSize:
 		return true
 	}
 	return false
@@ -129,7 +140,12 @@ func stateOf(values map[string]int64) (State, error) {
 	if known && producers != 1 {
 		return State{}, &CorruptError{Expected: "producers 1, or no such line", Found: strconv.FormatInt(producers, 10)}
 	}
-	s := State{LogStartOffset: values[keyLogStartOffset], RecoveryPoint: values[keyRecoveryPoint], Producers: known}
+	s := State{
+		LogStartOffset: values[keyLogStartOffset],
+		RecoveryPoint:  values[keyRecoveryPoint],
+		Producers:      known,
+		DurableEnd:     values[keyDurableEnd],
+	}
 	end, hasEnd := values[keyCleanEndOffset]
 	segment, hasSegment := values[keyCleanSegment]
 	size, hasSize := values[keyCleanSize]
@@ -171,6 +187,9 @@ func AppendState(dst []byte, s State) []byte {
 	if s.Producers {
 		lines = append(lines, stateLine{keyProducers, "1"})
 	}
+	if s.DurableEnd != 0 {
+		lines = append(lines, stateLine{keyDurableEnd, number(s.DurableEnd)})
+	}
 	if s.Clean != nil {
 		lines = append(lines,
 			stateLine{keyCleanEndOffset, number(s.Clean.EndOffset)},
@@ -192,12 +211,71 @@ func ReadState(fsys vfs.FS, path string) (State, error) {
 	return s, In(path, err)
 }
 
-// WriteState makes s the durable content of a state file. A negative number is
-// ErrInvalid. If writing fails the old file is intact.
-func WriteState(fsys vfs.FS, path string, s State) error {
-	data := AppendState(nil, s)
-	if _, err := ParseState(data); err != nil {
-		return fmt.Errorf("write %s: %w: %w", path, ErrInvalid, err)
+// StateFiles is a state on disk, kept twice in one directory. What a log start
+// within a segment hides is hidden by nothing else, and a file of a hundred bytes is
+// lost as easily as any: one sector, one careless command. A second copy costs one
+// more small write where a state changes, which is when a log rolls, is opened,
+// closed, or removes records. Nothing else in the log's own format has room for it.
+//
+// Both copies are durable before Write returns, so that each is at any time a state
+// that the log may be opened with. It is not safe for concurrent use.
+type StateFiles struct {
+	FS  vfs.FS
+	Dir string
+
+	both []byte // what both copies hold; nil if they differ or it is not known
+}
+
+func (f *StateFiles) paths() []string {
+	return []string{filepath.Join(f.Dir, layout.SeglogStateName), filepath.Join(f.Dir, layout.SeglogStateCopyName)}
+}
+
+// Read reads the first copy that is whole. If none is, the error is the
+// *CorruptError of the first that is damaged, or fs.ErrNotExist when none is there.
+func (f *StateFiles) Read() (State, error) {
+	var states [2]State
+	var errs [2]error
+	for i, path := range f.paths() {
+		states[i], errs[i] = ReadState(f.FS, path)
+		if errs[i] != nil && !errors.Is(errs[i], ErrCorrupt) && !errors.Is(errs[i], fs.ErrNotExist) {
+			return State{}, errs[i]
+		}
 	}
-	return vfs.WriteFileAtomic(fsys, path, data)
+	f.both = nil
+	switch {
+	case errs[0] == nil:
+		first := AppendState(nil, states[0])
+		if errs[1] == nil && bytes.Equal(first, AppendState(nil, states[1])) {
+			f.both = first
+		}
+		return states[0], nil
+	case errs[1] == nil:
+		return states[1], nil
+	case errors.Is(errs[0], fs.ErrNotExist):
+		return State{}, errs[1] // damaged, or missing too
+	}
+	return State{}, errs[0]
+}
+
+// Write makes s the durable content of both copies. It does nothing if it is already.
+// A negative number is ErrInvalid. If writing fails each copy is the old one or the
+// new.
+func (f *StateFiles) Write(s State) error {
+	data := AppendState(nil, s)
+	if bytes.Equal(data, f.both) {
+		return nil
+	}
+	if _, err := ParseState(data); err != nil {
+		return fmt.Errorf("write %s: %w: %w", f.paths()[0], ErrInvalid, err)
+	}
+	before := f.both
+	if err := vfs.WriteCopiesAtomic(f.FS, data, f.paths()...); err != nil {
+		_, _ = f.Read() // which of them are new now, nobody has said
+		if !bytes.Equal(f.both, before) {
+			f.both = nil
+		}
+		return err
+	}
+	f.both = data
+	return nil
 }

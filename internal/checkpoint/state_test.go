@@ -29,12 +29,21 @@ recovery-point 41022
 crc b6ef7d0a
 `
 
+const durableState = `0
+3
+log-start-offset 7
+recovery-point 41022
+durable-end-offset 41020
+crc 8d62edd0
+`
+
 func TestStateFileIsAsDocumented(t *testing.T) {
 	tests := []struct {
 		name, text string
 		state      State
 	}{
 		{"closed cleanly", cleanState, State{RecoveryPoint: 41022, Clean: &CleanMark{EndOffset: 41022, Size: 1 << 20}}},
+		{"with a durable end", durableState, State{LogStartOffset: 7, RecoveryPoint: 41022, DurableEnd: 41020}},
 		{"in use", openState, State{LogStartOffset: 7, RecoveryPoint: 41022}},
 	}
 	for _, tt := range tests {
@@ -49,20 +58,75 @@ func TestStateFileIsAsDocumented(t *testing.T) {
 }
 
 func TestStateComesBack(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "seglog.state")
-	_, err := ReadState(vfs.OS, path)
+	files := StateFiles{FS: vfs.OS, Dir: t.TempDir()}
+	_, err := files.Read()
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	for _, s := range []State{
 		{},
-		{LogStartOffset: math.MaxInt64, RecoveryPoint: math.MaxInt64},
-		{LogStartOffset: 1, RecoveryPoint: 2, Clean: &CleanMark{EndOffset: 3, Segment: 4, Size: 5}},
+		{LogStartOffset: math.MaxInt64, RecoveryPoint: math.MaxInt64, DurableEnd: math.MaxInt64},
+		{LogStartOffset: 1, RecoveryPoint: 2, DurableEnd: 2, Clean: &CleanMark{EndOffset: 3, Segment: 4, Size: 5}},
 		{LogStartOffset: 1, RecoveryPoint: 2},
 	} {
-		require.NoError(t, WriteState(vfs.OS, path, s))
-		got, err := ReadState(vfs.OS, path)
+		require.NoError(t, files.Write(s))
+		for _, name := range []string{"seglog.state", "seglog.state.copy"} {
+			got, err := ReadState(vfs.OS, filepath.Join(files.Dir, name))
+			require.NoError(t, err)
+			require.Equal(t, s, got)
+		}
+		again := StateFiles{FS: vfs.OS, Dir: files.Dir}
+		got, err := again.Read()
 		require.NoError(t, err)
 		require.Equal(t, s, got)
 	}
+}
+
+func TestOneCopyOfAStateIsEnough(t *testing.T) {
+	state := State{LogStartOffset: 3, RecoveryPoint: 7, DurableEnd: 7}
+	spoil := map[string]func(t *testing.T, path string){
+		"missing": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
+		"damaged": func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte("0\n2\n"), 0o644)) },
+		"older": func(t *testing.T, path string) {
+			require.NoError(t, os.WriteFile(path, AppendState(nil, State{RecoveryPoint: 1}), 0o644))
+		},
+	}
+	for what, spoil := range spoil {
+		for _, name := range []string{"seglog.state", "seglog.state.copy"} {
+			if what == "older" && name == "seglog.state" {
+				continue // it is written first
+			}
+			t.Run(name+" is "+what, func(t *testing.T) {
+				dir := t.TempDir()
+				files := StateFiles{FS: vfs.OS, Dir: dir}
+				require.NoError(t, files.Write(state))
+				spoil(t, filepath.Join(dir, name))
+				files = StateFiles{FS: vfs.OS, Dir: dir}
+				got, err := files.Read()
+				require.NoError(t, err)
+				require.Equal(t, state, got)
+				require.NoError(t, files.Write(state), "it makes both the same again")
+				for _, name := range []string{"seglog.state", "seglog.state.copy"} {
+					got, err := ReadState(vfs.OS, filepath.Join(dir, name))
+					require.NoError(t, err)
+					require.Equal(t, state, got)
+				}
+			})
+		}
+	}
+	t.Run("both are damaged", func(t *testing.T) {
+		dir := t.TempDir()
+		spoil["damaged"](t, filepath.Join(dir, "seglog.state"))
+		spoil["damaged"](t, filepath.Join(dir, "seglog.state.copy"))
+		_, err := (&StateFiles{FS: vfs.OS, Dir: dir}).Read()
+		require.ErrorIs(t, err, ErrCorrupt)
+	})
+	t.Run("one is damaged and the other missing", func(t *testing.T) {
+		for _, name := range []string{"seglog.state", "seglog.state.copy"} {
+			dir := t.TempDir()
+			spoil["damaged"](t, filepath.Join(dir, name))
+			_, err := (&StateFiles{FS: vfs.OS, Dir: dir}).Read()
+			require.ErrorIs(t, err, ErrCorrupt)
+		}
+	})
 }
 
 // sealed returns body with the checksum that makes it whole.
@@ -120,16 +184,19 @@ func TestStateNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestWriteStateRefusesNegativeNumbers(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "seglog.state")
+	files := StateFiles{FS: vfs.OS, Dir: t.TempDir()}
 	for _, s := range []State{
 		{LogStartOffset: -1},
 		{RecoveryPoint: -1},
+		{DurableEnd: -1},
 		{Clean: &CleanMark{EndOffset: -1}},
 		{Clean: &CleanMark{Segment: -1}},
 		{Clean: &CleanMark{Size: -1}},
 	} {
-		require.ErrorIs(t, WriteState(vfs.OS, path, s), ErrInvalid)
-		require.NoFileExists(t, path)
+		require.ErrorIs(t, files.Write(s), ErrInvalid)
+		entries, err := os.ReadDir(files.Dir)
+		require.NoError(t, err)
+		require.Empty(t, entries)
 	}
 }
 
@@ -137,7 +204,7 @@ func TestWriteStateRefusesNegativeNumbers(t *testing.T) {
 // The body is also tried with a matching checksum, or nothing would get past it.
 func FuzzParseState(f *testing.F) {
 	for _, seed := range []string{
-		"", cleanState, openState,
+		"", cleanState, openState, durableState,
 		"0\n2\nlog-start-offset 1\nrecovery-point 2\n",
 		"0\n4\nrecovery-point 2\nfuture some words\nlog-start-offset 1\nother \n",
 		"0\n5\nlog-start-offset 1\nrecovery-point 1\nclean-end-offset 1\nclean-segment 0\nclean-size 1\n",

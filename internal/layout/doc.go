@@ -22,6 +22,7 @@
 //	    leader-epoch-checkpoint              leader epoch -> first offset
 //	    partition.metadata                   id of the topic
 //	    seglog.state                         our own: start, recovery point
+//	    seglog.state.copy                    the same once more
 //
 // A number in a name is padded with zeros to 20 digits, so that names sort by
 // offset. What is being removed or replaced says so in a second suffix:

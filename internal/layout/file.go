@@ -10,7 +10,7 @@ import (
 // They come from Kafka's LeaderEpochCheckpointFile, PartitionMetadataFile,
 // LogManager, ReplicaManager, LogCleanerManager, MetaPropertiesEnsemble,
 // CleanShutdownFileHandler, BootstrapDirectory and FileQuorumStateStore;
-// SeglogStateName is ours.
+// SeglogStateName is ours, and so is its copy.
 const (
 	LeaderEpochCheckpointName = "leader-epoch-checkpoint"
 	PartitionMetadataName     = "partition.metadata"
@@ -24,6 +24,7 @@ const (
 	KRaftBootstrapName        = "bootstrap.checkpoint"
 	QuorumStateName           = "quorum-state"
 	SeglogStateName           = "seglog.state"
+	SeglogStateCopyName       = "seglog.state.copy"
 )
 
 // Names of the files of a segment that was made ahead of time and has no base
@@ -357,7 +358,7 @@ func singleKind(name string) Kind {
 		return KRaftBootstrap
 	case QuorumStateName:
 		return QuorumState
-	case SeglogStateName:
+	case SeglogStateName, SeglogStateCopyName:
 		return SeglogState
 	}
 	return Unknown

@@ -62,6 +62,8 @@ func TestParseFileKnowsEveryFileOfALogDirectory(t *testing.T) {
 		{".kafka_cleanshutdown", File{Kind: CleanShutdown}},
 		{"seglog.state", File{Kind: SeglogState}},
 		{"seglog.state.tmp", File{Kind: SeglogState, State: Temp}},
+		{"seglog.state.copy", File{Kind: SeglogState}},
+		{"seglog.state.copy.tmp", File{Kind: SeglogState, State: Temp}},
 
 		{"bootstrap.checkpoint", File{Kind: KRaftBootstrap}},
 		{"quorum-state", File{Kind: QuorumState}},

@@ -77,14 +77,32 @@ func ReadFile(fsys FS, name string, limit int64) (_ []byte, err error) {
 // is removed; name is then the old file, unless only the last step failed, when
 // it is the new one and may turn old again at a power loss.
 func WriteFileAtomic(fsys FS, name string, data []byte) error {
-	tmp := name + ".tmp"
-	if err := writeSynced(fsys, tmp, data); err != nil {
-		return errors.Join(err, removeIfExists(fsys, tmp))
+	return WriteCopiesAtomic(fsys, data, name)
+}
+
+// WriteCopiesAtomic is WriteFileAtomic for several files of one directory that hold
+// the same. Each is whole at every moment. They are the same when it succeeds;
+// otherwise, and after a crash meanwhile, some may be old and some new.
+func WriteCopiesAtomic(fsys FS, data []byte, names ...string) error {
+	for i, name := range names {
+		if err := writeSynced(fsys, name+".tmp", data); err != nil {
+			return errors.Join(err, removeTemporary(fsys, names[:i+1]))
+		}
 	}
-	if err := fsys.Rename(tmp, name); err != nil {
-		return errors.Join(err, removeIfExists(fsys, tmp))
+	for i, name := range names {
+		if err := fsys.Rename(name+".tmp", name); err != nil {
+			return errors.Join(err, removeTemporary(fsys, names[i:]))
+		}
 	}
-	return fsys.SyncDir(filepath.Dir(name))
+	return fsys.SyncDir(filepath.Dir(names[0]))
+}
+
+func removeTemporary(fsys FS, names []string) error {
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, removeIfExists(fsys, name+".tmp"))
+	}
+	return errors.Join(errs...)
 }
 
 func writeSynced(fsys FS, name string, data []byte) (err error) {

@@ -159,7 +159,7 @@ func (d *dumper) seglogState(path string) error {
 	if err != nil {
 		return err
 	}
-	pairs := []pair{{"log_start_offset", s.LogStartOffset}, {"recovery_point", s.RecoveryPoint}}
+	pairs := []pair{{"log_start_offset", s.LogStartOffset}, {"recovery_point", s.RecoveryPoint}, {"durable_end_offset", s.DurableEnd}}
 	if c := s.Clean; c != nil {
 		pairs = append(pairs, pair{"clean_end_offset", c.EndOffset}, pair{"clean_segment", c.Segment}, pair{"clean_size", c.Size})
 	} else {

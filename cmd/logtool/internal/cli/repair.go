@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +73,11 @@ func (o *repairOptions) tell(r seglog.RepairReport) error {
 			}
 		}
 	}
+	if m := r.Missing; m.First < m.Next {
+		if err := out.Linef("%s", out.Paint(Bad, fmt.Sprintf("offsets %d to %d are missing at the end; the log %s behind them", m.First, m.Next-1, o.word("goes on", "would go on")))); err != nil {
+			return err
+		}
+	}
 	for _, name := range r.Rebuilt {
 		if err := out.Linef("%s %s", o.word("made anew", "to be made anew"), name); err != nil {
 			return err
@@ -121,6 +127,11 @@ func (o *repairOptions) emit(r seglog.RepairReport) error {
 			obj.String("sha256", d.SHA256).Text("saved_as", d.SavedAs)
 		}
 		if err := out.Emit(obj); err != nil {
+			return err
+		}
+	}
+	if m := r.Missing; m.First < m.Next {
+		if err := out.Emit(out.Object("missing").Int("first_offset", m.First).Int("last_offset", m.Next-1)); err != nil {
 			return err
 		}
 	}

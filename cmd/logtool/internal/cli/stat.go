@@ -253,7 +253,7 @@ func (s *figures) lastClose(active seglog.SegmentInfo) string {
 	if dirHeldByWriter(s.app.FS, s.dir) {
 		return "open: a writer is at work"
 	}
-	state, err := checkpoint.ReadState(s.app.FS, filepath.Join(s.dir, layout.SeglogStateName))
+	state, err := (&checkpoint.StateFiles{FS: s.app.FS, Dir: s.dir}).Read()
 	switch {
 	case err == nil && state.Clean != nil && state.Clean.Segment == active.BaseOffset && state.Clean.Size == active.Size:
 		return "clean"
