@@ -32,8 +32,9 @@ var (
 	// The first cause is wrapped.
 	ErrFailed = errors.New("log failed, open it again to write")
 	// ErrNoSpace: the disk, or the user's quota of it, is full. Nothing was
-	// half-written. Reading, DeleteBefore and ApplyRetention work, and appends do
-	// again when there is room.
+	// half-written. Opening, reading, DeleteBefore and ApplyRetention work, and appends
+	// do again when there is room. Only a log start within a segment, which DeleteBefore
+	// writes down, takes room, unless there is some after whole segments were removed.
 	ErrNoSpace = errors.New("no space")
 	// ErrLocked: another process, or another Log in this one, has the
 	// directory open for writing.

@@ -25,6 +25,10 @@ import (
 // done is in Stats. The time this takes does not depend on the size of the log,
 // but on what was written since the last roll or close.
 //
+// Damage to what was known to be on disk is not what a crash leaves behind: it is
+// refused with a *CorruptionError or a *MissingEndError, and the log stays as it is.
+// Repair and Recover are the ways on. A full disk does not keep a log shut.
+//
 // One Log at a time may have the directory open for writing: ErrLocked says that
 // another has, or that the directory belongs to a running Kafka broker.
 func Open(dir string, opts Options) (*Log, error) {

@@ -121,9 +121,11 @@ func (l *Log) Stats() (Stats, error) {
 type Recovery struct {
 	// Clean: the log was closed properly and nothing was changed since.
 	Clean bool
-	// StateLost is true if the state file was damaged: a log start inside of
-	// the first segment is forgotten, and records that were deleted there are
-	// back.
+	// StateLost is true if both copies of the state file were damaged or, of a log
+	// that seglog had open for writing before, gone: a log start inside of the first
+	// segment is forgotten, and records that were deleted there are back. Of a log that
+	// only a broker wrote, or whose lock file is gone too, nobody knows whether there
+	// was one.
 	StateLost bool
 	// Scanned counts the segments whose every batch was checked.
 	Scanned int
