@@ -626,9 +626,10 @@ func (l *Log) settle() error {
 	return l.changeState(func(st *checkpoint.State) {
 		st.LogStartOffset = start
 		st.Producers = st.Producers || l.append.hasProducers
-		// Sealed segments are synced, now if not before.
-		st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base())
-		st.DurableEnd = end
+		// Everything is synced, now if not before. The point stays short of the end, for
+		// the reason of movePointIntoActive.
+		st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base(), end-1)
+		st.DurableEnd = st.RecoveryPoint
 	})
 }
 
