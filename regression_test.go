@@ -33,7 +33,7 @@ func TestAFailedAppendBehindAGapLeavesTheLogWhereItWas(t *testing.T) {
 		{"the write fails", func(t *testing.T, dir string) (vfs.FS, func(), []byte) {
 			failing := faultfs.New(vfs.OS)
 			return failing, func() {
-				failing.Fail(faultfs.Op(faultfs.Write).Name("*log*").Since(failing.Calls()+1).Nth(1), syscall.ENOSPC)
+				failing.Fail(faultfs.Op(faultfs.Write).Name("*.log*").Since(failing.Calls()+1).Nth(1), syscall.ENOSPC)
 			}, plainBatch(t, 100, 100)
 		}},
 	} {
