@@ -72,6 +72,9 @@ func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool)
 		return true
 	}
 	err := it.Reset(b)
+	if err == nil {
+		err = above(b, it, w.scan.Before())
+	}
 	next := w.from
 	for ok := err == nil && it.SkipTo(w.from); ok; ok = it.Next() {
 		r := it.Record()
@@ -105,6 +108,31 @@ func inOrder(b record.Batch, offset, want int64) error {
 	return fmt.Errorf("record at offset %d, want %d to %d: %w", offset, want, b.LastOffset(), record.ErrInvalid)
 }
 
+// above makes sure of a legacy wrapper that its records do not begin before the end
+// of the batch before. It says only where they end, and is not under a checksum.
+func above(b record.Batch, it *record.Iterator, before int64) error {
+	if b.Magic() == record.MagicV2 {
+		return nil
+	}
+	if first, ok := it.Peek(); ok && first <= before {
+		return fmt.Errorf("record at offset %d, want one above %d: %w", first, before, record.ErrInvalid)
+	}
+	return nil
+}
+
+// beginsBelow reports whether b has records below offset. A legacy wrapper, which
+// says only where it ends, is decompressed for it; one that cannot be has.
+func beginsBelow(b record.Batch, offset int64) bool {
+	if b.BaseOffset() < offset {
+		return true
+	}
+	if b.Magic() == record.MagicV2 {
+		return false
+	}
+	first, err := b.FirstOffset(nil)
+	return err != nil || first < offset
+}
+
 // Batches yields the batches as they are stored, from the one that holds the
 // given offset on; the first may begin below it. Their checksums are verified. A
 // batch is valid until the next one is asked for. Everything else is as with
@@ -123,7 +151,7 @@ func (l *Log) Batches(ctx context.Context, from int64, opts *IterOptions) iter.S
 				}
 				continue
 			}
-			if w.batch.BaseOffset() >= w.to || !yield(w.batch, nil) {
+			if !yield(w.batch, nil) {
 				return
 			}
 		}
@@ -140,9 +168,8 @@ type walk struct {
 	from, to   int64 // to is exclusive
 	generation int64
 	started    bool
-	aimed      bool  // scan is at the present batch, or where the next will be
-	upper      int64 // offsets of the present segment lie below it
-	resting    bool  // nothing is left to read: wait before the next look
+	aimed      bool // scan is at the present batch, or where the next will be
+	resting    bool // nothing is left to read: wait before the next look
 
 	scan     segment.Scanner
 	batch    record.Batch // the present one, if have
@@ -150,6 +177,7 @@ type walk struct {
 	position int64 // of batch
 	err      error // in place of a batch
 	aborted  aborted
+	failed   error // the next err
 }
 
 func (l *Log) walk(ctx context.Context, from int64, opts *IterOptions) *walk {
@@ -185,7 +213,10 @@ func (w *walk) next() bool {
 	if w.err != nil && !w.recoverable() {
 		return false
 	}
-	w.err = nil
+	w.err, w.failed = w.failed, nil
+	if w.err != nil {
+		return true
+	}
 	if !w.started {
 		if err := w.start(); err != nil {
 			w.err = fmt.Errorf("records: %w", err)
@@ -210,7 +241,7 @@ func (w *walk) next() bool {
 		err := w.load()
 		switch {
 		case err == nil:
-			return w.batch.BaseOffset() < w.to
+			return beginsBelow(w.batch, w.to)
 		case errors.Is(err, io.EOF):
 			if !w.opts.Follow {
 				return false
@@ -300,6 +331,9 @@ func (w *walk) loadHere() error {
 		return errStale
 	}
 	w.scan.Extend(s.View().Size)
+	if !w.scan.Bounded() {
+		w.scan.Bound(w.log.set.Load().upper(s)) // it may have been sealed meanwhile
+	}
 	return w.take()
 }
 
@@ -320,7 +354,7 @@ func (w *walk) loadAnew() error {
 	if err := w.log.overtaken(w.from); err != nil {
 		return err
 	}
-	w.aimed, w.upper = true, w.log.set.Load().upper(w.scan.Segment())
+	w.aimed = true
 	return w.take()
 }
 
@@ -331,9 +365,6 @@ func (w *walk) take() error {
 		b, err := w.scan.Checked()
 		if err != nil {
 			return err
-		}
-		if b.BaseOffset() >= w.upper {
-			return beyondSegment(&w.scan, b.BaseOffset(), b.LastOffset(), w.upper)
 		}
 		if b.LastOffset() >= w.limit() {
 			return io.EOF // written, but not yet for us
@@ -392,6 +423,9 @@ func (w *walk) stepOver() bool {
 	switch err := w.aimBehind(s, set, damage.Position); {
 	case err == nil, errors.Is(err, segment.ErrRetired):
 		return true
+	case !errors.Is(err, io.EOF) && !errors.Is(err, ErrCorrupt): // all of it is damaged
+		w.failed = fmt.Errorf("records: %w", err)
+		return true
 	}
 	switch next := set.after(s.Base()); {
 	case next != nil:
@@ -410,11 +444,14 @@ func (w *walk) aimBehind(s *segment.Segment, set *segmentSet, pos int64) error {
 		return err
 	}
 	defer s.Release()
-	next, err := s.NextWhole(pos)
-	if err != nil {
+	if w.scan.Segment() != s || w.scan.Position() != pos {
+		w.scan.Reset(s, pos, s.View().Size)
+	}
+	w.scan.Extend(s.View().Size)
+	w.scan.Bound(set.upper(s))
+	if err := w.scan.SkipDamage(); err != nil {
 		return err
 	}
-	w.scan.Reset(s, next, s.View().Size)
-	w.aimed, w.upper = true, set.upper(s)
+	w.aimed = true
 	return nil
 }

@@ -58,12 +58,9 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 			}
 			continue
 		}
-		err := s.SeekOffset(c, offset)
-		if err == nil {
-			err = l.checkFound(c, offset, set)
-		}
-		if errors.Is(err, ErrCorrupt) {
-			err = s.SeekBehind(c, offset, err)
+		err := s.SeekBelow(c, offset, set.upper(s))
+		if err == nil || errors.Is(err, io.EOF) {
+			err = l.checkFound(c, offset, err)
 		}
 		if err == nil {
 			return nil
@@ -76,30 +73,28 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 	}
 }
 
-// checkFound doubts a batch that lies wholly above the offset that was sought: a
-// base offset is not under the checksum, but it must be below that of the next
-// segment. In the active segment one at or above the log end was written but not
-// published yet: io.EOF.
-func (l *Log) checkFound(c *segment.Scanner, offset int64, set *segmentSet) error {
-	h, err := c.Header()
-	if err != nil || h.BaseOffset <= offset {
+// checkFound doubts that no batch holds the offset that was sought: the header of
+// the batch before where it should be may lie about its end. In the active segment a
+// batch at or above the log end was written but not published yet: io.EOF. found is
+// what seeking has returned.
+func (l *Log) checkFound(c *segment.Scanner, offset int64, found error) error {
+	if found == nil {
+		h, err := c.Header()
+		if err != nil || h.BaseOffset <= offset {
+			return err
+		}
+		if h.BaseOffset >= l.end.Load() {
+			found = io.EOF
+		}
+	}
+	err := c.CheckPassed()
+	if errors.Is(err, ErrCorrupt) {
+		err = c.Segment().SeekBehind(c, offset, err)
+	}
+	if err != nil {
 		return err
 	}
-	if limit := set.upper(c.Segment()); h.BaseOffset >= limit {
-		return beyondSegment(c, h.BaseOffset, h.LastOffset, limit)
-	}
-	if h.BaseOffset >= l.end.Load() {
-		return io.EOF
-	}
-	return nil
-}
-
-func beyondSegment(c *segment.Scanner, first, last, limit int64) error {
-	return &CorruptionError{
-		File: c.Segment().Name(), BaseOffset: c.Segment().Base(), Position: c.Position(),
-		FirstOffset: first, LastOffset: last,
-		Err: fmt.Errorf("base offset %d, want one below %d", first, limit),
-	}
+	return found
 }
 
 // changed returns once the set of segments is no longer the given one, in which
@@ -165,25 +160,27 @@ func (l *Log) get(r *reader, offset int64, buf []byte) (Record, []byte, error) {
 		if err != nil {
 			return Record{}, buf, err
 		}
-		rec, next, found, err := r.recordAt(offset)
-		if errors.Is(err, ErrCorrupt) && r.scan.Segment().SeekBehind(&r.scan, offset, err) == nil {
-			// The header of the damaged batch had claimed offsets of others.
-			rec, next, found, err = r.recordAt(offset)
-		}
-		if found && rec.Offset == offset {
+		s := r.scan.Segment()
+		rec, next, err := r.recordFrom(offset)
+		if err == nil && rec.Offset == offset {
 			var own Record
 			own, buf = rec.CloneInto(buf)
-			r.scan.Segment().Release()
+			s.Release()
 			return own, buf, nil
 		}
-		r.scan.Segment().Release()
+		s.Release()
 		switch {
-		case err != nil:
+		case err == nil:
+			return Record{}, buf, l.gap(offset, min(rec.Offset, at.End))
+		case !errors.Is(err, io.EOF):
 			return Record{}, buf, err
-		case found:
-			return Record{}, buf, l.gap(offset, rec.Offset)
 		}
-		from = next // a batch without the records that matter: go on behind it
+		// No more records in this segment, whatever damaged headers in it claim.
+		behind := l.set.Load().after(s.Base())
+		if behind == nil {
+			return Record{}, buf, l.gap(offset, at.End)
+		}
+		from = max(next, behind.Base())
 	}
 }
 
@@ -205,31 +202,54 @@ func (l *Log) overtaken(offset int64) error {
 	return nil
 }
 
-// recordAt decodes the present batch up to the first record at or above offset.
-// Control records do not count. next is where to go on if there is none.
-func (r *reader) recordAt(offset int64) (rec *Record, next int64, found bool, err error) {
-	b, err := r.scan.Checked()
-	if err != nil {
-		return nil, 0, false, err
+// recordFrom decodes the batches from the present one on, up to the first record at
+// or above offset. Control records do not count. io.EOF if the segment has none, and
+// next is where to go on then.
+func (r *reader) recordFrom(offset int64) (rec *Record, next int64, err error) {
+	for next = offset; ; {
+		b, err := r.scan.Checked()
+		if err == nil {
+			rec, err = r.recordIn(b, offset)
+		}
+		switch {
+		case errors.Is(err, ErrCorrupt):
+			// The header of the damaged batch may claim offsets of others.
+			if err := r.scan.Segment().SeekBehind(&r.scan, next, err); err != nil {
+				return nil, next, err
+			}
+			continue
+		case rec != nil || err != nil:
+			return rec, next, err
+		}
+		next = b.LastOffset() + 1
+		r.scan.Advance()
 	}
-	next = b.LastOffset() + 1
+}
+
+// recordIn decodes the present batch up to the first record at or above offset; nil
+// if it has none that counts.
+func (r *reader) recordIn(b record.Batch, offset int64) (*Record, error) {
 	if b.IsControl() || b.Count() == 0 {
-		return nil, next, false, nil
+		return nil, nil
 	}
-	if err := r.it.Reset(b); err != nil {
-		return nil, next, false, r.damaged(b, err)
+	err := r.it.Reset(b)
+	if err == nil {
+		err = above(b, &r.it, r.scan.Before())
+	}
+	if err != nil {
+		return nil, r.damaged(b, err)
 	}
 	if r.it.SkipTo(offset) {
 		rec := r.it.Record()
 		if err := inOrder(b, rec.Offset, offset); err != nil {
-			return nil, next, false, r.damaged(b, err)
+			return nil, r.damaged(b, err)
 		}
-		return rec, next, true, nil
+		return rec, nil
 	}
 	if err := r.it.Err(); err != nil {
-		return nil, next, false, r.damaged(b, err)
+		return nil, r.damaged(b, err)
 	}
-	return nil, next, false, nil
+	return nil, nil
 }
 
 // damaged puts the place of batch b to an error of its decoding.
@@ -312,6 +332,9 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 	// The limit before the end: it may only be the lower of the two.
 	limit := l.limit(bound{isolation: opts.Isolation, durable: opts.Durable})
 	res := ReadResult{NextOffset: offset, Offsets: l.Offsets()}
+	if offset == res.End {
+		return res, nil
+	}
 	err := l.seek(&r.scan, offset)
 	if errors.Is(err, io.EOF) {
 		return res, nil

@@ -186,6 +186,16 @@ func (it *Iterator) SkipTo(offset int64) bool {
 	return false
 }
 
+// Peek returns the offset of the record that Next would decode, if there is one and
+// it says.
+func (it *Iterator) Peek() (offset int64, ok bool) {
+	if it.index == it.count {
+		return 0, false
+	}
+	offset, end := it.peek()
+	return offset, end >= 0
+}
+
 // peek returns the offset of the record at pos and where the one after it
 // starts, or -1 for that.
 func (it *Iterator) peek() (offset int64, end int) {

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"io"
+	"math"
 
 	"github.com/seglog/seglog/index"
 	"github.com/seglog/seglog/record"
@@ -13,16 +14,23 @@ import (
 // does. The segment must be acquired.
 //
 // The index gives a position at or before that batch; from there headers are
-// scanned. An index entry that does not lead to a batch is not believed: the
-// scan then starts at the beginning.
+// scanned. An index entry that does not lead to a batch of its offset is not
+// believed: the scan then starts at the beginning. Damage on the way is stepped over
+// as SeekBehind says.
 func (s *Segment) SeekOffset(c *Scanner, offset int64) error {
+	return s.SeekBelow(c, offset, math.MaxInt64)
+}
+
+// SeekBelow is SeekOffset in a segment of which all offsets are known to lie below
+// upper; see Scanner.Bound.
+func (s *Segment) SeekBelow(c *Scanner, offset, upper int64) error {
 	end := s.size.Load()
 	entry := s.floor(offset)
 	c.Reset(s, entry.Position, end)
-	if entry.Position > 0 {
-		if h, err := c.Header(); err != nil || h.BaseOffset > entry.Offset || h.BaseOffset < s.base {
-			c.Reset(s, 0, end)
-		}
+	c.Bound(upper)
+	if entry.Position > 0 && !c.holds(entry.Offset) {
+		c.Reset(s, 0, end)
+		c.Bound(upper)
 	}
 	err := c.skipBelow(offset)
 	if err == nil || !errors.Is(err, ErrCorrupt) {
@@ -31,23 +39,62 @@ func (s *Segment) SeekOffset(c *Scanner, offset int64) error {
 	return s.SeekBehind(c, offset, err)
 }
 
+// holds moves to the batch that holds the offset of an index entry, which is the
+// present one or, if several were appended as one set, one of the next, and reports
+// whether there is one.
+func (c *Scanner) holds(offset int64) bool {
+	if c.skipBelow(offset) != nil {
+		return false
+	}
+	h, err := c.Header()
+	return err == nil && h.BaseOffset <= offset
+}
+
 // SeekBehind aims c, which is at damage, at the batch behind it that holds offset.
 // Unless a sound batch begins at or below offset the damage may be what held it:
-// then damage is returned. The segment must be acquired.
+// then damage is returned, and c stays. The segment must be acquired. The cost is
+// that of reading the segment up to there, however much damage there is.
 func (s *Segment) SeekBehind(c *Scanner, offset int64, damage error) error {
-	pos, err := s.NextWhole(c.pos)
-	if errors.Is(err, io.EOF) {
-		return damage
+	pos, at := c.pos, c.place
+	for {
+		err := c.SkipDamage()
+		if err == nil {
+			err = c.skipBelow(offset)
+		}
+		if errors.Is(err, ErrCorrupt) {
+			continue
+		}
+		if err == nil {
+			err = c.beginsAbove(offset)
+		}
+		if err == nil {
+			return nil
+		}
+		c.moveTo(pos)
+		c.place = at
+		if errors.Is(err, io.EOF) || errors.Is(err, ErrCorrupt) {
+			return damage
+		}
+		return err
 	}
+}
+
+// beginsAbove is io.EOF if all records of the present batch are above offset. A
+// legacy wrapper has to be decompressed to tell.
+func (c *Scanner) beginsAbove(offset int64) error {
+	h, err := c.Header()
+	if err != nil || h.BaseOffset <= offset {
+		return err
+	}
+	if h.Magic == record.MagicV2 {
+		return io.EOF
+	}
+	b, err := c.Checked()
 	if err != nil {
 		return err
 	}
-	c.Reset(s, pos, c.end)
-	if err := c.skipBelow(offset); err != nil {
-		return damage
-	}
-	if h, err := c.Header(); err != nil || h.BaseOffset > offset {
-		return damage
+	if first, err := b.FirstOffset(nil); err != nil || first > offset {
+		return io.EOF
 	}
 	return nil
 }
@@ -79,28 +126,29 @@ func (s *Segment) floor(offset int64) index.Entry {
 
 // SeekTime aims c at the first batch whose largest timestamp is at or above
 // timestamp and whose last offset is at or above start. io.EOF when there is
-// none. The segment must be acquired.
+// none. All offsets of the segment lie below upper; see Scanner.Bound. The segment
+// must be acquired.
 //
 // The time index gives an offset below which all is older. An entry that its own
 // batch contradicts is not believed: the scan then starts at start.
-func (s *Segment) SeekTime(c *Scanner, timestamp, start int64) error {
+func (s *Segment) SeekTime(c *Scanner, timestamp, start, upper int64) error {
 	if s.open.time != nil {
 		e := s.open.time.Lookup(timestamp)
 		if e.Offset > start && e.Timestamp >= 0 {
-			if h, err := s.seekHeader(c, e.Offset); err == nil && h.MaxTimestamp <= e.Timestamp {
+			if h, err := s.seekHeader(c, e.Offset, upper); err == nil && h.MaxTimestamp <= e.Timestamp {
 				return c.SkipOlder(timestamp)
 			}
 		}
 	}
-	if err := s.SeekOffset(c, start); err != nil {
+	if err := s.SeekBelow(c, start, upper); err != nil {
 		return err
 	}
 	return c.SkipOlder(timestamp)
 }
 
-// seekHeader is SeekOffset, and the header of what it finds.
-func (s *Segment) seekHeader(c *Scanner, offset int64) (record.Summary, error) {
-	if err := s.SeekOffset(c, offset); err != nil {
+// seekHeader is SeekBelow, and the header of what it finds.
+func (s *Segment) seekHeader(c *Scanner, offset, upper int64) (record.Summary, error) {
+	if err := s.SeekBelow(c, offset, upper); err != nil {
 		return record.Summary{}, err
 	}
 	return c.Header()
@@ -116,7 +164,7 @@ func (s *Segment) newestContradicted() bool {
 		return false
 	}
 	var c Scanner
-	h, err := s.seekHeader(&c, last.Offset)
+	h, err := s.seekHeader(&c, last.Offset, math.MaxInt64)
 	if errors.Is(err, io.EOF) {
 		return !s.opts.ReadOnly // a writer may have added it since the end was fixed
 	}

@@ -501,23 +501,6 @@ func (p *replay) room(err error) error {
 	return nil
 }
 
-// NextWhole returns the position of the first sound batch behind the damage at
-// pos; io.EOF if there is none. The segment must be acquired.
-func (s *Segment) NextWhole(pos int64) (int64, error) {
-	var w Walker
-	w.Reset(s.open.log, s.base, pos, s.size.Load())
-	w.Next() // the damage
-	for w.Next() {
-		if w.Part().Kind == Whole {
-			return w.Part().Position, nil
-		}
-	}
-	if err := w.Err(); err != nil {
-		return 0, err
-	}
-	return 0, io.EOF
-}
-
 // cutShort says which file it is that someone has cut while it was being read.
 func (s *Segment) cutShort(err error) error {
 	if !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -531,7 +514,8 @@ func (s *Segment) cutShort(err error) error {
 }
 
 // findEndLocked finds the end of a log whose tail can be trusted: from the
-// last index entry on, headers are read.
+// last index entry on, headers are read. One that is out of order is for readers to
+// find: only the last one matters here.
 func (s *Segment) findEndLocked() error {
 	var c Scanner
 	size := s.size.Load()
@@ -541,7 +525,7 @@ func (s *Segment) findEndLocked() error {
 	}
 	s.nextOffset, s.anchor, s.sinceIndex = s.base, -1, 0
 	c.Reset(s, 0, size)
-	if h, err := c.Header(); err == nil {
+	if h, err := c.header(); err == nil {
 		s.anchor = h.MaxTimestamp
 	} else if !errors.Is(err, io.EOF) {
 		return err
@@ -562,7 +546,7 @@ func (s *Segment) findEndLocked() error {
 	}
 	c.Reset(s, from, size)
 	for {
-		h, err := c.Header()
+		h, err := c.header()
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
@@ -19,9 +20,12 @@ const (
 // Scanner walks the batches of a segment in file order. The zero value is
 // ready for Reset; it keeps its buffer from one segment to the next.
 //
-// The segment must be acquired during every call of Header and Batch. What they
-// return aliases the scanner's buffer and is valid until the next call of
-// Header, Batch or Reset.
+// It makes sure that offsets rise from batch to batch, which no checksum does: the
+// base offset is not under it. See order.go.
+//
+// The segment must be acquired during every call of Header, Batch, Checked and
+// SkipDamage. What they return aliases the scanner's buffer and is valid until the
+// next call of Header, Batch or Reset.
 type Scanner struct {
 	seg   *Segment
 	pos   int64 // of the present batch
@@ -29,8 +33,16 @@ type Scanner struct {
 	size  int64 // of the present batch, 0 before Header
 	chunk int
 
+	head record.Summary // of the present batch, if seen
+	seen bool
+	place
+
 	buf   []byte
 	start int64 // position of buf[0] in the file
+	frame [record.MinFrame]byte
+
+	walk    *Walker // behind damage; made when it is met
+	walking bool    // walk is on the bytes below end
 }
 
 // Reset aims the scanner at position pos of s; it will stop at end. What it
@@ -38,6 +50,7 @@ type Scanner struct {
 func (c *Scanner) Reset(s *Segment, pos, end int64) {
 	c.seg, c.pos, c.end, c.size = s, pos, end, 0
 	c.chunk = seekChunk
+	c.place = place{last: s.base - 1, upper: math.MaxInt64, passed: -1}
 	c.Forget()
 }
 
@@ -45,6 +58,7 @@ func (c *Scanner) Reset(s *Segment, pos, end int64) {
 func (c *Scanner) Forget() {
 	c.buf = c.buf[:0]
 	c.start = c.pos
+	c.seen, c.walking = false, false
 }
 
 // Extend moves the end further, after more was written.
@@ -60,9 +74,26 @@ func (c *Scanner) End() int64 { return c.end }
 func (c *Scanner) Segment() *Segment { return c.seg }
 
 // Header returns what the present batch's header says. io.EOF at the end. Bytes
-// that cannot be a batch, or one that claims more bytes than there are, give a
-// *CorruptionError; one that claims too many matches record.ErrShort as well.
+// that cannot be a batch, one that claims more bytes than there are, or offsets
+// that do not lie between those of its neighbours, give a *CorruptionError; a batch
+// that claims too many bytes matches record.ErrShort as well.
 func (c *Scanner) Header() (record.Summary, error) {
+	if c.seen {
+		return c.head, nil
+	}
+	h, err := c.header()
+	if err == nil {
+		err = c.inOrder(h)
+	}
+	if err != nil {
+		return record.Summary{}, err
+	}
+	c.head, c.seen = h, true
+	return h, nil
+}
+
+// header is Header for one who does not mind the order.
+func (c *Scanner) header() (record.Summary, error) {
 	if c.pos >= c.end {
 		return record.Summary{}, io.EOF
 	}
@@ -119,7 +150,8 @@ func (c *Scanner) Batch() (record.Batch, error) {
 	if err != nil {
 		return record.Batch{}, err
 	}
-	b, err := c.window(c.size)
+	// With the frame behind it, which the next call would have to read.
+	b, err := c.window(min(c.size+record.MinFrame, c.end-c.pos))
 	if err != nil {
 		return record.Batch{}, err
 	}
@@ -138,6 +170,7 @@ func (c *Scanner) Checked() (record.Batch, error) {
 		return record.Batch{}, err
 	}
 	if err := batch.Check(); err != nil {
+		c.seen = false // nothing that it says counts
 		return record.Batch{}, c.damage(c.size, batch.BaseOffset(), batch.LastOffset(), err)
 	}
 	return batch, nil
@@ -146,9 +179,14 @@ func (c *Scanner) Checked() (record.Batch, error) {
 // Advance moves on to the next batch. Header, Batch or Checked must have
 // returned the present one, or a *CorruptionError for its checksum.
 func (c *Scanner) Advance() {
-	c.pos += c.size
-	c.size = 0
+	if c.seen {
+		c.passed, c.before = c.pos, c.last
+		c.last = c.head.LastOffset
+	}
+	c.moveTo(c.pos + c.size)
 }
+
+func (c *Scanner) moveTo(pos int64) { c.pos, c.size, c.seen = pos, 0, false }
 
 func (c *Scanner) damage(length, first, last int64, err error) error {
 	return c.seg.corrupt(c.pos, length, first, last, err)

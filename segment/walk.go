@@ -66,11 +66,19 @@ type Walker struct {
 	part     Part
 	err      error
 
-	last   int64 // offset of the last whole batch
-	buf    []byte
-	start  int64 // position of buf[0]
-	chunk  int64 // how much is read at once
-	budget int64 // bytes that looking for the next batch may still read
+	last  int64 // offset of the last whole batch
+	buf   []byte
+	start int64 // position of buf[0]
+	chunk int64 // how much is read at once
+
+	// No good batch begins in [barren, found). One may at found, or it is the end.
+	barren, found int64
+
+	// What reads bytes that may not get the walk on, as it has to while it looks for
+	// the next batch, is paid for: a walk is linear in what it walks over. Beginnings
+	// of batches in honest bytes do not cost nearly as much. Once it is used up only
+	// what a batch follows is looked at, and then, at -allowed, nothing.
+	budget, allowed int64
 }
 
 // loadLimit is how large a batch may be to be read into memory before its
@@ -83,7 +91,23 @@ func (w *Walker) Reset(log io.ReaderAt, base, pos, end int64) {
 	w.log, w.base, w.pos, w.end = log, base, pos, end
 	w.part, w.err, w.last = Part{}, nil, base-1
 	w.buf, w.start, w.chunk = w.buf[:0], pos, seekChunk
-	w.budget = 4*(end-pos) + 64<<20
+	w.barren, w.found = end, pos
+	w.allowed = 4*(end-pos) + 64<<20
+	w.budget = w.allowed
+}
+
+// moveTo goes on at pos, in the same bytes, which may be behind another handle now.
+func (w *Walker) moveTo(log io.ReaderAt, pos int64) {
+	w.log, w.pos, w.part, w.err = log, pos, Part{}, nil
+}
+
+// afford pays for reading n bytes in vain, if there is still enough for it.
+func (w *Walker) afford(n int64) bool {
+	if w.budget <= -w.allowed {
+		return false
+	}
+	w.budget -= n
+	return true
 }
 
 // Part is the part that Next has found.
@@ -147,23 +171,33 @@ func (w *Walker) classify() (Part, error) {
 			return whole, err
 		}
 	}
+	if !w.afford(0) {
+		if ok, err := w.followed(w.pos+whole.Size, s.LastOffset); !ok || err != nil {
+			whole.Kind, whole.Err = Damaged, errTooMuchDamage
+			return whole, err
+		}
+	}
 	bad, err = w.checksum(w.pos, s)
 	if err != nil || bad == nil {
 		return whole, err
 	}
+	w.afford(whole.Size)
 	return w.damaged(whole, bad)
 }
+
+// errTooMuchDamage is a batch that was not looked at any more.
+var errTooMuchDamage = errors.New("not checked, for there is too much damage before it")
 
 // tooLong describes a batch that claims more bytes than are left. Nothing is missing
 // of it if its checksum, which does not cover the size, is that of the rest.
 func (w *Walker) tooLong(s record.Summary, left int64) (Part, error) {
 	claim := s.Size
 	s.Size = int(left)
-	stored, computed, err := w.sum(w.pos, s)
+	whole, err := w.sumMatches(w.pos, s)
 	if err != nil {
 		return Part{}, err
 	}
-	if stored == computed {
+	if whole {
 		return w.unreadable(fmt.Errorf("batch claims %d bytes, and its checksum is that of the %d that remain", claim, left), false)
 	}
 	return w.unreadable(fmt.Errorf("batch claims %d bytes, %d remain: %w", claim, left, record.ErrShort), true)
@@ -177,7 +211,7 @@ func (w *Walker) damaged(p Part, bad error) (Part, error) {
 	if ok, err := w.followed(next, p.Summary.LastOffset); ok || err != nil {
 		return p, err
 	}
-	found, err := w.search(p.Position+1, w.end)
+	found, err := w.search(p.Position + 1)
 	if err != nil || found == w.end {
 		return p, err
 	}
@@ -186,7 +220,7 @@ func (w *Walker) damaged(p Part, bad error) (Part, error) {
 	s.Size = int(found - p.Position)
 	short := found > next
 	if short {
-		if stored, computed, err := w.sum(p.Position, s); stored != computed || err != nil {
+		if ok, err := w.sumMatches(p.Position, s); !ok || err != nil {
 			return p, err
 		}
 	}
@@ -265,7 +299,7 @@ func (w *Walker) resume() (int64, error) {
 			}
 		}
 	}
-	return w.search(w.pos+1, w.end)
+	return w.search(w.pos + 1)
 }
 
 // maxOverflow is how many offsets a segment may have. It spans 31 bits of them; old
@@ -281,22 +315,32 @@ func (w *Walker) plausible(offset int64) bool {
 // whether both can be batches of the log.
 const lookAhead = 1 << 20
 
-// search returns the position of the next good batch in [pos, limit), or limit if
-// there is none.
-func (w *Walker) search(pos, limit int64) (int64, error) {
-	for {
-		at, s, err := w.valid(pos, limit)
-		if at == limit || err != nil {
-			return limit, err
+// search returns the position of the next good batch from pos on, or the end if
+// there is none. Bytes are searched once.
+func (w *Walker) search(pos int64) (int64, error) {
+	if pos >= w.barren && pos <= w.found {
+		return w.found, nil
+	}
+	for from := pos; ; {
+		at, s, err := w.valid(from, w.end)
+		if err != nil {
+			return w.end, err
 		}
-		ok, err := w.followed(at+int64(s.Size), s.LastOffset)
+		ok := at == w.end
+		if !ok {
+			ok, err = w.followed(at+int64(s.Size), s.LastOffset)
+		}
 		if !ok && err == nil {
 			ok, err = w.between(at, s)
 		}
-		if ok || err != nil {
+		if err != nil {
 			return at, err
 		}
-		pos = at + 1
+		if ok {
+			w.barren, w.found = pos, at
+			return at, nil
+		}
+		from = at + 1
 	}
 }
 
@@ -330,12 +374,12 @@ func (w *Walker) valid(pos, limit int64) (int64, record.Summary, error) {
 		if pos += skip; pos >= limit {
 			break
 		}
+		if !w.afford(0) {
+			break // so many beginnings of batches are no accident
+		}
 		s, ok, err := w.batchAt(pos)
 		if ok || err != nil {
 			return pos, s, err
-		}
-		if w.budget <= 0 {
-			break // so many beginnings of batches are no accident
 		}
 	}
 	return limit, record.Summary{}, nil
@@ -374,7 +418,13 @@ func (w *Walker) batchAt(pos int64) (record.Summary, bool, error) {
 	if bad != nil || int64(s.Size) > left || s.LastOffset < s.BaseOffset || !w.plausible(s.BaseOffset) {
 		return s, false, nil
 	}
-	w.budget -= int64(s.Size)
+	if w.budget <= 0 {
+		w.afford(seekChunk) // it may be far away
+		if ok, err := w.followed(pos+int64(s.Size), s.LastOffset); !ok || err != nil {
+			return s, false, err
+		}
+	}
+	w.afford(int64(s.Size))
 	bad, err = w.checksum(pos, s)
 	return s, bad == nil, err
 }
@@ -419,6 +469,16 @@ func (w *Walker) checksum(pos int64, s record.Summary) (bad, err error) {
 		}
 	}
 	return bad, err
+}
+
+// sumMatches reports whether the checksum of the batch at pos would match if it had
+// another size.
+func (w *Walker) sumMatches(pos int64, s record.Summary) (bool, error) {
+	if !w.afford(int64(s.Size)) {
+		return false, nil
+	}
+	stored, computed, err := w.sum(pos, s)
+	return stored == computed && err == nil, err
 }
 
 // sum returns the checksum stored in the batch at pos and that of its bytes, of
