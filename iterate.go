@@ -169,6 +169,7 @@ type walk struct {
 	generation int64
 	started    bool
 	aimed      bool // scan is at the present batch, or where the next will be
+	sealed     bool // the present segment is
 	resting    bool // nothing is left to read: wait before the next look
 
 	scan     segment.Scanner
@@ -331,10 +332,17 @@ func (w *walk) loadHere() error {
 		return errStale
 	}
 	w.scan.Extend(s.View().Size)
-	if !w.scan.Bounded() {
-		w.scan.Bound(w.log.set.Load().upper(s)) // it may have been sealed meanwhile
+	if !w.sealed {
+		w.bound(w.log.set.Load(), s)
 	}
 	return w.take()
+}
+
+// bound tells the scan what lies behind s.
+func (w *walk) bound(set *segmentSet, s *segment.Segment) {
+	b := w.log.boundOf(set, s)
+	w.scan.Bound(b)
+	w.sealed = b.Sealed
 }
 
 // loadAnew finds the segment by offset.
@@ -355,6 +363,7 @@ func (w *walk) loadAnew() error {
 		return err
 	}
 	w.aimed = true
+	w.bound(w.log.set.Load(), w.scan.Segment())
 	return w.take()
 }
 
@@ -448,7 +457,7 @@ func (w *walk) aimBehind(s *segment.Segment, set *segmentSet, pos int64) error {
 		w.scan.Reset(s, pos, s.View().Size)
 	}
 	w.scan.Extend(s.View().Size)
-	w.scan.Bound(set.upper(s))
+	w.bound(set, s)
 	if err := w.scan.SkipDamage(); err != nil {
 		return err
 	}

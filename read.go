@@ -58,7 +58,7 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 			}
 			continue
 		}
-		err := s.SeekBelow(c, offset, set.upper(s))
+		err := s.SeekBelow(c, offset, l.boundOf(set, s))
 		if err == nil || errors.Is(err, io.EOF) {
 			err = l.checkFound(c, offset, err)
 		}
@@ -71,6 +71,14 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 		}
 		after = s.Base()
 	}
+}
+
+// boundOf is what lies behind the offsets of s in set.
+func (l *Log) boundOf(set *segmentSet, s *segment.Segment) segment.Bound {
+	if next := set.after(s.Base()); next != nil {
+		return segment.Bound{Upper: next.Base(), Sealed: true}
+	}
+	return segment.Bound{Upper: l.end.Load()}
 }
 
 // checkFound doubts that no batch holds the offset that was sought: the header of

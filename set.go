@@ -3,7 +3,6 @@ package seglog
 import (
 	"cmp"
 	"iter"
-	"math"
 	"sync"
 
 	"github.com/huandu/skiplist"
@@ -80,15 +79,6 @@ func (s *segmentSet) after(base int64) *segment.Segment {
 		return s.first()
 	}
 	return segmentOf(e.Prev())
-}
-
-// upper is the offset that the offsets of seg lie below: the base of the
-// segment behind it.
-func (s *segmentSet) upper(seg *segment.Segment) int64 {
-	if next := s.after(seg.Base()); next != nil {
-		return next.Base()
-	}
-	return math.MaxInt64
 }
 
 func (s *segmentSet) first() *segment.Segment { return segmentOf(s.list.Back()) }

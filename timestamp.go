@@ -89,7 +89,7 @@ func (l *Log) firstAt(r *reader, timestamp int64) (TimestampOffset, bool, error)
 	start := l.start.Load()
 	set := l.set.Load()
 	for s := range set.from(start) {
-		at, found, err := l.firstInSegment(r, s, timestamp, start, set.upper(s))
+		at, found, err := l.firstInSegment(r, s, timestamp, start, l.boundOf(set, s))
 		if errors.Is(err, segment.ErrRetired) {
 			if err := l.changed(set); err != nil {
 				return at, false, err
@@ -103,7 +103,7 @@ func (l *Log) firstAt(r *reader, timestamp int64) (TimestampOffset, bool, error)
 	return TimestampOffset{}, false, nil
 }
 
-func (l *Log) firstInSegment(r *reader, s *segment.Segment, timestamp, start, upper int64) (TimestampOffset, bool, error) {
+func (l *Log) firstInSegment(r *reader, s *segment.Segment, timestamp, start int64, b segment.Bound) (TimestampOffset, bool, error) {
 	var none TimestampOffset
 	if err := l.acquire(s); err != nil {
 		return none, false, err
@@ -113,7 +113,7 @@ func (l *Log) firstInSegment(r *reader, s *segment.Segment, timestamp, start, up
 	if err != nil || largest.Timestamp < timestamp {
 		return none, false, err
 	}
-	err = s.SeekTime(&r.scan, timestamp, start, upper)
+	err = s.SeekTime(&r.scan, timestamp, start, b)
 	for err == nil {
 		var at TimestampOffset
 		var found bool
@@ -170,7 +170,7 @@ func (l *Log) newestOf(r *reader, set *segmentSet, start int64) (TimestampOffset
 	var newest *segment.Segment
 	largest := int64(-1)
 	for s := range set.from(start) {
-		at, err := l.largestFrom(r, s, start, set.upper(s))
+		at, err := l.largestFrom(r, s, start, l.boundOf(set, s))
 		if err != nil {
 			return TimestampOffset{}, false, err
 		}
@@ -181,11 +181,11 @@ func (l *Log) newestOf(r *reader, set *segmentSet, start int64) (TimestampOffset
 	if newest == nil {
 		return TimestampOffset{}, false, nil
 	}
-	return l.firstInSegment(r, newest, largest, start, set.upper(newest))
+	return l.firstInSegment(r, newest, largest, start, l.boundOf(set, newest))
 }
 
 // largestFrom is the largest timestamp of the records of s at or above start.
-func (l *Log) largestFrom(r *reader, s *segment.Segment, start, upper int64) (int64, error) {
+func (l *Log) largestFrom(r *reader, s *segment.Segment, start int64, behind segment.Bound) (int64, error) {
 	if err := l.acquire(s); err != nil {
 		return -1, err
 	}
@@ -195,7 +195,7 @@ func (l *Log) largestFrom(r *reader, s *segment.Segment, start, upper int64) (in
 		return at.Timestamp, err
 	}
 	largest := int64(-1)
-	for err = s.SeekBelow(&r.scan, start, upper); err == nil; r.scan.Advance() {
+	for err = s.SeekBelow(&r.scan, start, behind); err == nil; r.scan.Advance() {
 		var b record.Batch
 		if b, err = r.scan.Checked(); err != nil {
 			break

@@ -3,7 +3,6 @@ package segment
 import (
 	"errors"
 	"io"
-	"math"
 
 	"github.com/seglog/seglog/index"
 	"github.com/seglog/seglog/record"
@@ -18,19 +17,18 @@ import (
 // believed: the scan then starts at the beginning. Damage on the way is stepped over
 // as SeekBehind says.
 func (s *Segment) SeekOffset(c *Scanner, offset int64) error {
-	return s.SeekBelow(c, offset, math.MaxInt64)
+	return s.SeekBelow(c, offset, Unbounded)
 }
 
-// SeekBelow is SeekOffset in a segment of which all offsets are known to lie below
-// upper; see Scanner.Bound.
-func (s *Segment) SeekBelow(c *Scanner, offset, upper int64) error {
+// SeekBelow is SeekOffset for one who knows what lies behind the segment.
+func (s *Segment) SeekBelow(c *Scanner, offset int64, b Bound) error {
 	end := s.size.Load()
 	entry := s.floor(offset)
 	c.Reset(s, entry.Position, end)
-	c.Bound(upper)
+	c.Bound(b)
 	if entry.Position > 0 && !c.holds(entry.Offset) {
 		c.Reset(s, 0, end)
-		c.Bound(upper)
+		c.Bound(b)
 	}
 	err := c.skipBelow(offset)
 	if err == nil || !errors.Is(err, ErrCorrupt) {
@@ -126,29 +124,28 @@ func (s *Segment) floor(offset int64) index.Entry {
 
 // SeekTime aims c at the first batch whose largest timestamp is at or above
 // timestamp and whose last offset is at or above start. io.EOF when there is
-// none. All offsets of the segment lie below upper; see Scanner.Bound. The segment
-// must be acquired.
+// none. The segment must be acquired.
 //
 // The time index gives an offset below which all is older. An entry that its own
 // batch contradicts is not believed: the scan then starts at start.
-func (s *Segment) SeekTime(c *Scanner, timestamp, start, upper int64) error {
+func (s *Segment) SeekTime(c *Scanner, timestamp, start int64, b Bound) error {
 	if s.open.time != nil {
 		e := s.open.time.Lookup(timestamp)
 		if e.Offset > start && e.Timestamp >= 0 {
-			if h, err := s.seekHeader(c, e.Offset, upper); err == nil && h.MaxTimestamp <= e.Timestamp {
+			if h, err := s.seekHeader(c, e.Offset, b); err == nil && h.MaxTimestamp <= e.Timestamp {
 				return c.SkipOlder(timestamp)
 			}
 		}
 	}
-	if err := s.SeekBelow(c, start, upper); err != nil {
+	if err := s.SeekBelow(c, start, b); err != nil {
 		return err
 	}
 	return c.SkipOlder(timestamp)
 }
 
 // seekHeader is SeekBelow, and the header of what it finds.
-func (s *Segment) seekHeader(c *Scanner, offset, upper int64) (record.Summary, error) {
-	if err := s.SeekBelow(c, offset, upper); err != nil {
+func (s *Segment) seekHeader(c *Scanner, offset int64, b Bound) (record.Summary, error) {
+	if err := s.SeekBelow(c, offset, b); err != nil {
 		return record.Summary{}, err
 	}
 	return c.Header()
@@ -164,7 +161,7 @@ func (s *Segment) newestContradicted() bool {
 		return false
 	}
 	var c Scanner
-	h, err := s.seekHeader(&c, last.Offset, math.MaxInt64)
+	h, err := s.seekHeader(&c, last.Offset, Unbounded)
 	if errors.Is(err, io.EOF) {
 		return !s.opts.ReadOnly // a writer may have added it since the end was fixed
 	}

@@ -19,7 +19,7 @@ import (
 // place is what a Scanner knows of the neighbours of the present batch.
 type place struct {
 	last  int64 // last offset of the good batch before it, or the segment's base - 1
-	upper int64 // offsets lie below it: the base of the next segment, if there is one
+	bound Bound
 
 	// suspect is the position of a batch further on that contradicts one before, of
 	// which nobody can say which is right; 0 for none.
@@ -33,27 +33,37 @@ type place struct {
 // was met since the scan began; below the segment's base if none was.
 func (c *Scanner) Before() int64 { return c.last }
 
-// Bound tells that offsets of the segment lie below upper, the base offset of the
-// next one. Reset takes it back.
-func (c *Scanner) Bound(upper int64) {
-	if c.upper != upper {
-		c.upper, c.seen = upper, false
-	}
+// Bound is what is known to lie behind the offsets of a segment.
+type Bound struct {
+	Upper int64 // the base offset of the next segment, or the log end
+	// Sealed says that there is a next segment. Without one, batches at or above the
+	// log end may be there: written, and not published yet.
+	Sealed bool
 }
 
-// Bounded reports whether Bound was called since Reset.
-func (c *Scanner) Bounded() bool { return c.upper != math.MaxInt64 }
+// Unbounded says that nothing is known.
+var Unbounded = Bound{Upper: math.MaxInt64}
+
+// Bound tells what lies behind the offsets of the segment. Reset takes it back.
+func (c *Scanner) Bound(b Bound) {
+	if c.bound != b {
+		c.bound, c.seen = b, false
+	}
+}
 
 // inOrder makes sure that the offsets of the present batch lie between those of its
 // neighbours. It costs a look at the next frame, which was mostly read already.
 func (c *Scanner) inOrder(h record.Summary) error {
+	upper := c.bound.Upper
 	switch {
 	case h.BaseOffset <= c.last:
 		return c.misplaced(h, fmt.Errorf("base offset %d, want one above %d", h.BaseOffset, c.last))
-	case h.LastOffset >= c.upper && (h.BaseOffset >= c.upper || width(h) < c.upper-c.last):
+	case h.LastOffset-c.seg.base >= maxOverflow:
+		return c.misplaced(h, fmt.Errorf("offsets up to %d, want them below %d", h.LastOffset, c.seg.base+maxOverflow))
+	case c.bound.Sealed && h.LastOffset >= upper && (h.BaseOffset >= upper || width(h) < upper-c.last):
 		// Without room below it has not been moved: segments that overlap are told
 		// elsewhere, and it holds what it says.
-		return c.misplaced(h, fmt.Errorf("offsets up to %d, want them below %d", h.LastOffset, c.upper))
+		return c.misplaced(h, fmt.Errorf("offsets up to %d, want them below %d", h.LastOffset, upper))
 	case c.suspect != 0 && c.suspect == c.pos:
 		return c.misplaced(h, fmt.Errorf("base offset %d contradicts the batch before", h.BaseOffset))
 	}
@@ -110,7 +120,7 @@ func (c *Scanner) compare(h record.Summary) error {
 	if err := w.Err(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%s: %w", c.seg.Name(), err)
 	}
-	n, present, other := contradicted(c.last, h, behind[:n], c.upper)
+	n, present, other := contradicted(c.last, h, behind[:n], c.bound.Upper)
 	if other {
 		c.suspect = at[n]
 	}

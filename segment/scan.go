@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
@@ -50,7 +49,7 @@ type Scanner struct {
 func (c *Scanner) Reset(s *Segment, pos, end int64) {
 	c.seg, c.pos, c.end, c.size = s, pos, end, 0
 	c.chunk = seekChunk
-	c.place = place{last: s.base - 1, upper: math.MaxInt64, passed: -1}
+	c.place = place{last: s.base - 1, bound: Unbounded, passed: -1}
 	c.Forget()
 }
 

@@ -113,7 +113,7 @@ func firstAt(t *testing.T, s *segment.Segment, timestamp int64) int64 {
 	require.NoError(t, s.Acquire())
 	defer s.Release()
 	var c segment.Scanner
-	err := s.SeekTime(&c, timestamp, s.Base(), math.MaxInt64)
+	err := s.SeekTime(&c, timestamp, s.Base(), segment.Unbounded)
 	if errors.Is(err, io.EOF) {
 		return -1
 	}
