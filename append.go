@@ -77,6 +77,9 @@ var builders = sync.Pool{New: func() any { return new(record.Builder) }}
 // error matches ErrFailed: then the records may or may not be found after the log
 // was opened again.
 //
+// A batch larger than MaxMessageBytes, or with Compression one whose records take more
+// than record.DefaultMaxDecompressed before it, is refused with a *SizeError.
+//
 // A Timestamp of 0 is replaced by the present time; record.NoTimestamp stays.
 // Offset is ignored. The slices are not kept.
 //
@@ -142,6 +145,10 @@ func (l *Log) encode(b *record.Builder, records []Record, p *Producer) (record.B
 		if err := b.Append(r); err != nil {
 			return record.Batch{}, invalid(err)
 		}
+		// However small it is when compressed, it must not be refused by readers.
+		if n := b.RecordsSize(); n > record.DefaultMaxDecompressed && l.opts.Compression != record.None {
+			return record.Batch{}, &SizeError{ErrMessageTooLarge, n, record.DefaultMaxDecompressed}
+		}
 	}
 	if err := rules.err(); err != nil {
 		return record.Batch{}, err
@@ -155,8 +162,8 @@ func (l *Log) encode(b *record.Builder, records []Record, p *Producer) (record.B
 
 // AppendBatch writes one batch (magic 2) that was encoded before, compressed or
 // not, and assigns its offsets. The batch is checked first: its checksum, its
-// record count, and that its records decode and have the offset deltas 0, 1, 2
-// and so on. As on a broker, the base offset and the leader epoch are stamped,
+// record count, and that its records decode, to no more than
+// record.DefaultMaxDecompressed, and have the offset deltas 0, 1, 2 and so on. As on a broker, the base offset and the leader epoch are stamped,
 // and the header's timestamp type and largest timestamp are set to what this log
 // wants: b is changed in place, and not kept.
 func (l *Log) AppendBatch(b []byte, opts *AppendOptions) (AppendResult, error) {
@@ -300,8 +307,10 @@ func (l *Log) finishAppend(lastOffset int64, opts *AppendOptions) error {
 // AppendReplicated writes batches that keep their offsets and leader epochs,
 // for followers and restores. They must follow each other and begin at or above
 // the log end; a gap is kept. All of them are written, as one set, or none. A
-// partial batch at the end of b is an error, unlike on a Kafka follower. What they
-// say of producers and transactions is taken as it is.
+// partial batch at the end of b is an error, unlike on a Kafka follower, and so is
+// one whose records decompress to more than record.DefaultMaxDecompressed, which
+// nothing here would read (record.ErrTooLarge). Records are not looked at otherwise,
+// and what batches say of producers and transactions is taken as it is.
 func (l *Log) AppendReplicated(b []byte, opts *AppendOptions) (AppendResult, error) {
 	at, err := l.appendReplicated(b, opts)
 	if err != nil {
@@ -369,6 +378,9 @@ func (l *Log) analyze(b []byte) (write, error) {
 		}
 		if err == nil && batch.Magic() != record.MagicV2 {
 			err = fmt.Errorf("magic %d, want %d: %w", batch.Magic(), record.MagicV2, record.ErrUnsupported)
+		}
+		if err == nil && batch.Codec() != record.None {
+			err = it.CheckSize(batch)
 		}
 		if err != nil {
 			return w, fmt.Errorf("batch at byte %d: %w", pos, invalid(err))

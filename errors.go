@@ -39,8 +39,9 @@ var (
 	// ErrLocked: another process, or another Log in this one, has the
 	// directory open for writing.
 	ErrLocked = vfs.ErrLocked
-	// ErrMessageTooLarge: a batch is larger than MaxMessageBytes. Kafka:
-	// MESSAGE_TOO_LARGE (10).
+	// ErrMessageTooLarge: a batch is larger than MaxMessageBytes, or its records
+	// are larger, before compression, than readers take. Kafka: MESSAGE_TOO_LARGE
+	// (10).
 	ErrMessageTooLarge = errors.New("batch too large")
 	// ErrSetTooLarge: a set of batches does not fit one segment. Kafka:
 	// RECORD_LIST_TOO_LARGE (18).

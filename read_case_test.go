@@ -499,6 +499,23 @@ func TestADecompressionBombIsRefused(t *testing.T) {
 	found, damage := offsetsFrom(t, l, 0)
 	require.Equal(t, []int64{5, 6}, found)
 	require.Len(t, damage, 1)
+
+	// Nobody is told that it was appended.
+	l = openLog(t, t.TempDir(), seglog.Options{Compression: record.Zstd, Sync: seglog.SyncNever})
+	records := []seglog.Record{{Value: zeros}, {Value: zeros}, {Value: zeros}, {Value: zeros}, {Value: zeros}}
+	_, err = l.Append(records, nil)
+	var size *seglog.SizeError
+	require.ErrorAs(t, err, &size)
+	require.ErrorIs(t, err, seglog.ErrMessageTooLarge)
+	require.Equal(t, record.DefaultMaxDecompressed, size.Limit)
+	require.Greater(t, size.Size, size.Limit)
+	_, err = l.AppendBatch(bytes.Clone(bomb), nil)
+	require.ErrorIs(t, err, seglog.ErrInvalidBatch)
+	require.ErrorIs(t, err, record.ErrTooLarge)
+	_, err = l.AppendReplicated(bomb, nil)
+	require.ErrorIs(t, err, seglog.ErrInvalidBatch)
+	require.ErrorIs(t, err, record.ErrTooLarge)
+	require.Zero(t, l.Offsets().End)
 }
 
 // K059

@@ -284,6 +284,10 @@ func (b *Builder) Size() int {
 	return HeaderSize + maxEncoded(b.opts.Codec, len(b.buf)-HeaderSize)
 }
 
+// RecordsSize returns how many bytes the records take before compression, which is
+// what readers limit with DecodeOptions.MaxDecompressed.
+func (b *Builder) RecordsSize() int { return max(0, len(b.buf)-HeaderSize) }
+
 // Build returns the encoded batch, which stays the Builder's and is valid until
 // the next Append, Build or Reset. The caller may change it until then, as
 // Batch.SetBaseOffset does. Build may be called again when more records have

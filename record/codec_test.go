@@ -574,3 +574,28 @@ func TestUnknownCodecsAreNamed(t *testing.T) {
 		require.EqualError(t, err, fmt.Sprintf("offset 100: codec %d", codec))
 	}
 }
+
+// What is stored must be readable, and telling must not cost a decompression of every
+// batch.
+func TestCheckSizeRefusesWhatTheLimitDoesAndNothingElse(t *testing.T) {
+	for _, codec := range []Codec{None, Gzip, Snappy, LZ4, Zstd} {
+		for _, size := range []int{1, 1000, 100_000, 1 << 20} {
+			b := NewBuilder(BuilderOptions{Codec: codec})
+			require.NoError(t, b.Append(Record{Value: make([]byte, size)}))
+			built, err := b.Build()
+			require.NoError(t, err)
+			records := int64(b.RecordsSize())
+			batch := parse(t, built)
+			require.LessOrEqual(t, records, max(mostDecompressed(batch), int64(batch.Size())), "%v %d", codec, size)
+			for limit := records - 2; limit <= records+2; limit++ {
+				if limit <= 0 {
+					continue
+				}
+				it := NewIterator(DecodeOptions{MaxDecompressed: limit})
+				require.Equal(t, it.Reset(batch), it.CheckSize(batch), "%v %d, limit %d", codec, size, limit)
+			}
+		}
+	}
+	bad := rawBatch(1, Zstd, []byte("no zstd at all"))
+	require.NoError(t, NewIterator(DecodeOptions{}).CheckSize(bad), "it is not too large")
+}

@@ -144,6 +144,41 @@ func (it *Iterator) decompress(codec Codec, src []byte) ([]byte, error) {
 	return nil, it.batch.fault(ErrInvalid, "records", fmt.Sprintf("do not decompress from %s", codec), err)
 }
 
+// CheckSize returns ErrTooLarge if the records of b decompress to more than the limit
+// allows, for one who is about to store b and wants it to be readable. Whether they
+// decompress at all is not asked. Batches are mostly too small for that, or made of
+// too few blocks, and decompressed only when they are not. It is a Reset otherwise.
+func (it *Iterator) CheckSize(b Batch) error {
+	if b.Codec() == None || mostDecompressed(b) <= int64(it.opts.limit()) {
+		return nil
+	}
+	if err := it.Reset(b); errors.Is(err, ErrTooLarge) {
+		return err
+	}
+	return nil
+}
+
+// mostDecompressed returns how many bytes the records of b can decompress to at most.
+func mostDecompressed(b Batch) int64 {
+	n := int64(b.Size())
+	switch b.Codec() {
+	case Gzip:
+		return n * maxDeflate
+	case Snappy:
+		return n * 32 // a copy makes 64 bytes of 3
+	case LZ4:
+		return n * 256 // a byte makes a match longer by 255
+	case Zstd:
+		if b.legacy() {
+			return 0 // it is not allowed there
+		}
+		if _, most, err := zstdSize(b.b[HeaderSize:], math.MaxInt32); err == nil {
+			return int64(most)
+		}
+	}
+	return math.MaxInt64 // let the decoder say
+}
+
 // Next decodes the next record, for Record to return. It returns false when
 // there are no more records or the next one is damaged, which Err tells apart.
 // Nothing of a batch is decoded beyond its first damaged record.
