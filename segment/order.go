@@ -90,6 +90,9 @@ func (c *Scanner) nextOffset() (int64, bool) {
 	} else if _, err := vfs.ReadFull(c.seg.open.log, b, pos); err != nil {
 		return math.MaxInt64, true // whoever wants what is there will be told
 	}
+	if [record.MinFrame]byte(b) == [record.MinFrame]byte{} {
+		return math.MaxInt64, true // room that was not used: maybe a gigabyte of it
+	}
 	f, err := record.ParseFrame(b)
 	ok := err == nil && f.Magic >= record.MagicV0 && f.Magic <= record.MagicV2 && int64(f.Size) <= c.end-pos
 	return f.Offset, ok
@@ -103,7 +106,7 @@ const witnesses = 4
 func (c *Scanner) compare(h record.Summary) error {
 	w := c.walker()
 	if !w.Next() {
-		return w.Err()
+		return c.walked(w)
 	}
 	if p := w.Part(); p.Kind != Whole {
 		return c.misplaced(h, p.Err) // also its last offset is under the checksum
@@ -117,8 +120,8 @@ func (c *Scanner) compare(h record.Summary) error {
 			n++
 		}
 	}
-	if err := w.Err(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%s: %w", c.seg.Name(), err)
+	if err := c.walked(w); err != nil {
+		return err
 	}
 	n, present, other := contradicted(c.last, h, behind[:n], c.bound.Upper)
 	if other {
@@ -174,10 +177,19 @@ func (c *Scanner) SkipDamage() error {
 			return nil
 		}
 	}
+	if err := c.walked(w); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+// walked is the error that ended a walk. That the file is shorter than it was is told
+// by whoever reads what is missing.
+func (c *Scanner) walked(w *Walker) error {
 	if err := w.Err(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%s: %w", c.seg.Name(), err)
 	}
-	return io.EOF
+	return nil
 }
 
 // walker is at the present position, and knows what it found out before.
