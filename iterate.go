@@ -258,13 +258,13 @@ func (w *walk) next() bool {
 	return false
 }
 
-func (w *walk) bound() bound { return bound{isolation: w.opts.Isolation, durable: w.opts.Durable} }
+func (w *walk) reach() bound { return bound{isolation: w.opts.Isolation, durable: w.opts.Durable} }
 
-func (w *walk) limit() int64 { return w.log.limit(w.bound()) }
+func (w *walk) limit() int64 { return w.log.limit(w.reach()) }
 
 // await blocks at the log end.
 func (w *walk) await() error {
-	truncated, err := w.log.waitFor(w.ctx, w.from, w.generation, w.bound())
+	truncated, err := w.log.waitFor(w.ctx, w.from, w.generation, w.reach())
 	if err != nil {
 		return err
 	}
@@ -401,7 +401,7 @@ func (w *walk) leftOut(b record.Batch) (bool, error) {
 	}
 	if !w.aborted.knows(b) {
 		s := w.scan.Segment()
-		to := min(w.log.lastStable(), w.log.set.Load().upper(s))
+		to := min(w.log.lastStable(), w.log.boundOf(w.log.set.Load(), s).Upper)
 		if err := w.log.collectAborted(&w.aborted, s, b.BaseOffset(), to); err != nil {
 			return false, err
 		}

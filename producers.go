@@ -365,10 +365,7 @@ func (l *Log) replaySegment(s *segment.Segment, from, to int64) error {
 		case errors.Is(err, io.EOF), err == nil && h.LastOffset >= to:
 			return nil
 		case errors.Is(err, ErrCorrupt):
-			var next int64
-			if next, err = s.NextWhole(c.Position()); err == nil {
-				c.Reset(s, next, c.End())
-			}
+			err = c.SkipDamage()
 			continue
 		case err != nil:
 			return err

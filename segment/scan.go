@@ -130,9 +130,7 @@ func (s *Segment) Headers(visit func(record.Summary)) error {
 			c.Advance()
 			continue
 		case errors.Is(err, ErrCorrupt):
-			var next int64
-			if next, err = s.NextWhole(c.pos); err == nil {
-				c.Reset(s, next, c.end)
+			if err = c.SkipDamage(); err == nil {
 				continue
 			}
 		}
