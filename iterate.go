@@ -291,20 +291,26 @@ func (w *walk) noticeTruncation() error {
 
 // load reads the batch that holds w.from, or the next one there is.
 func (w *walk) load() error {
-	if w.aimed {
-		err := w.loadHere()
-		switch {
-		case errors.Is(err, io.EOF) && w.scan.Segment() == w.log.set.Load().active:
-			return err // at the log end
-		case errors.Is(err, io.EOF):
-			w.leaveSegment()
-		case errors.Is(err, segment.ErrRetired), errors.Is(err, errStale):
-			w.aimed = false
-		default:
+	for {
+		if w.aimed {
+			err := w.loadHere()
+			switch {
+			case errors.Is(err, io.EOF) && w.scan.Segment() == w.log.set.Load().active:
+				return err // at the log end
+			case errors.Is(err, io.EOF):
+				w.leaveSegment()
+			case errors.Is(err, segment.ErrRetired), errors.Is(err, errStale):
+				w.aimed = false
+			default:
+				return err
+			}
+		}
+		err := w.loadAnew()
+		if !errors.Is(err, io.EOF) || !w.aimed || w.scan.Segment() == w.log.set.Load().active {
 			return err
 		}
+		// All that was left of a segment was left out: it is gone through like any.
 	}
-	return w.loadAnew()
 }
 
 // leaveSegment goes on to the next segment, all of this one having been read.
