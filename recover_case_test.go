@@ -855,3 +855,23 @@ func TestTheRecoveryPointFollowsWithinASegment(t *testing.T) {
 	l = openLog(t, sound, opts)
 	require.Equal(t, span(0, 299), offsetsOf(readAll(t, l, 0)))
 }
+
+// A base offset is not under the checksum. Recovery does not take a batch for good
+// whose base offset was changed upwards, and the ones behind it for bad: the log would
+// give out its records under the offsets of others.
+func TestRecoveryTellsABatchThatWasMovedUp(t *testing.T) {
+	l := openLog(t, t.TempDir(), quick)
+	appendEach(t, l, many(10, 0)...)
+	dir := crash(t, l)
+	edit(t, segmentFile(dir, 0, ".log"), func(b []byte) []byte {
+		b[5*len(b)/10+7] |= 0x40 // offset 5 is 69 now
+		return b
+	})
+	l = openLog(t, dir, quick)
+	require.Equal(t, int64(5), l.Offsets().End)
+	require.Equal(t, span(0, 4), offsetsOf(readAll(t, l, 0)))
+	cut := stats(t, l).Recovery.Cut
+	require.Len(t, cut, 1)
+	require.ErrorContains(t, cut[0].Reason, "base offset 69, and the next batch begins at 6")
+	require.Len(t, stats(t, l).Recovery.SetAside, 1, "the ones behind are good, and kept")
+}

@@ -417,7 +417,7 @@ func (p *replay) fault(part Part) (bad, err error) {
 		return s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset,
 			fmt.Errorf("last offset %d, want %d or more", h.LastOffset, s.nextOffset)), nil
 	case s.Fits(h.LastOffset):
-		return nil, nil
+		return p.moved(part)
 	}
 	// Base offsets are not under the checksum. One that does not fit is
 	// damage if the batches behind it go on below; else an old broker let the
@@ -430,6 +430,21 @@ func (p *replay) fault(part Part) (bad, err error) {
 		return bad, err
 	}
 	return nil, bad
+}
+
+// moved doubts a batch that leaves a gap before it, for its base offset is not under
+// the checksum: if the next one goes on below, it was moved up. Gaps are rare.
+func (p *replay) moved(part Part) (bad, err error) {
+	s, h := p.s, part.Summary
+	if h.BaseOffset <= s.nextOffset {
+		return nil, nil
+	}
+	next, ok, err := p.walk.batchAt(part.Position + part.Size)
+	if err != nil || !ok || next.BaseOffset < s.nextOffset || next.BaseOffset > h.LastOffset {
+		return nil, err
+	}
+	return s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset,
+		fmt.Errorf("base offset %d, and the next batch begins at %d", h.BaseOffset, next.BaseOffset)), nil
 }
 
 // stop looks whether good batches are among what is to be cut, and refuses to
