@@ -355,11 +355,12 @@ func (m *model) PowerLoss(t *rapid.T) {
 	require.NoError(t, err)
 	path := segmentFile(m.dir, active, ".log")
 	data := readFile(t, path)
-	safe := int64(0)
+	safe, reached := int64(0), active
 	for _, b := range batchesOf(t, m.dir, active) {
-		if b.BaseOffset() < state.RecoveryPoint { // which may lie inside a batch
+		if reached < state.RecoveryPoint { // which may lie inside a batch, or in a gap before it
 			safe = b.position + int64(b.Size())
 		}
+		reached = b.LastOffset() + 1
 	}
 	from := rapid.IntRange(int(safe), len(data)).Draw(t, "from")
 	switch rapid.IntRange(0, 5).Draw(t, "damage") {
