@@ -298,6 +298,7 @@ func (l *Log) stampLocked(b record.Batch) error {
 
 // finishAppend waits for durability, if it is to be waited for.
 func (l *Log) finishAppend(lastOffset int64, opts *AppendOptions) error {
+	l.boundOpen() // the append may have opened the active segment, or a new one
 	if opts.sync(l.opts.Sync) == SyncNever && !l.syncDue(lastOffset) {
 		return nil
 	}
@@ -423,6 +424,9 @@ func (l *Log) writeLocked(w write) error {
 		return fmt.Errorf("%w: %w: offsets %d to %d", ErrUnexpectedOffset, segment.ErrOffsetOverflow, w.first, w.LastOffset)
 	}
 	if err := l.settleStateLocked(); err != nil {
+		return err
+	}
+	if err := l.wakeLocked(); err != nil {
 		return err
 	}
 	if err := l.maybeRollLocked(w.Set, w.first); err != nil {

@@ -80,6 +80,12 @@ var (
 	ErrCommitted = errors.New("below the high watermark")
 	// ErrNotALog: the directory holds no segment and none may be made.
 	ErrNotALog = errors.New("not a log directory")
+	// ErrNoPartition: the log directory has no such partition.
+	ErrNoPartition = errors.New("no such partition")
+	// ErrPartitionExists: the log directory has that partition already.
+	ErrPartitionExists = errors.New("partition exists")
+	// ErrIdentity: meta.properties says that the log directory is another's.
+	ErrIdentity = errors.New("log directory of another")
 	// ErrOverlap: two segments claim the same offsets.
 	ErrOverlap = errors.New("segments overlap")
 	// ErrOption: a field of an options struct is out of its range.

@@ -2,19 +2,39 @@ package seglog
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"sync/atomic"
 
 	"github.com/seglog/seglog/segment"
 )
 
+// openFiles counts the segments of a log whose files are open and, with them, those
+// of all logs of a Dir.
+type openFiles struct {
+	atomic.Int64
+	all *atomic.Int64 // nil for a log that is not in a Dir
+}
+
+// Add implements segment.Counter.
+func (o *openFiles) Add(delta int64) int64 {
+	if o.all != nil {
+		o.all.Add(delta)
+	}
+	return o.Int64.Add(delta)
+}
+
 func (l *Log) segmentOptions() segment.Options {
-	return segment.Options{
+	o := segment.Options{
 		FS:                 l.opts.FS,
 		IndexIntervalBytes: int64(l.opts.IndexIntervalBytes),
 		IndexMaxBytes:      l.opts.SegmentIndexBytes,
 		ReadOnly:           l.opts.ReadOnly,
-		Open:               l.opened,
 	}
+	if l.opened != nil { // repair has no limit to keep
+		o.Open = l.opened
+	}
+	return o
 }
 
 // acquire is s.Acquire, and sees to it that not too many segments stay open.
@@ -33,10 +53,82 @@ func (l *Log) acquire(s *segment.Segment) error {
 		}
 		return err
 	}
-	if l.opened.Load() > int64(l.opts.MaxOpenSegments) {
-		l.closeIdle()
+	if err == nil && l.owner != nil && l.owner.dir.boundOpen(false) {
+		// Wait for room, and not with a segment in hand.
+		s.Release()
+		l.owner.dir.boundOpen(true)
+		return s.Acquire()
+	}
+	if l.owner == nil {
+		l.boundOpen()
 	}
 	return err
+}
+
+// boundOpen sees to it that not too many segments stay open, after one more was
+// opened. In a Dir all logs share one limit. No lock of the log is held, nor a
+// segment.
+func (l *Log) boundOpen() {
+	if l.owner != nil {
+		l.owner.dir.boundOpen(true)
+	} else if l.opened.Load() > int64(l.opts.MaxOpenSegments) {
+		l.closeIdle()
+	}
+}
+
+// wakeLocked opens the active segment again, if it was closed because it was idle.
+// append is held.
+func (l *Log) wakeLocked() error {
+	err := l.set.Load().active.Wake()
+	if errors.Is(err, segment.ErrAppendNotUndone) {
+		l.failLocked(err)
+		return fmt.Errorf("%w: %w", ErrFailed, named(err))
+	}
+	return named(err)
+}
+
+// park closes the files of segments that were not used since it last came by. The
+// active one must be synced before: that is done if flush is set, and else it stays
+// open. park waits for nobody, and so may be called with any lock held.
+func (l *Log) park(flush bool) {
+	set := l.set.Load()
+	for s := range set.ascending() {
+		if s != set.active {
+			s.CloseIdle() // an error closing a file that was only read costs nothing
+		}
+	}
+	if !l.sync.TryLock() {
+		return
+	}
+	defer l.sync.Unlock()
+	if flush && !l.flushIdle() {
+		return
+	}
+	if !l.append.TryLock() {
+		return
+	}
+	defer l.append.Unlock()
+	active := l.set.Load().active
+	if l.append.closed || l.append.failed != nil || len(l.append.unsynced) > 0 || l.append.unnamed {
+		return
+	}
+	if spare := l.append.spare; spare != nil {
+		l.append.spare = nil
+		spare.Discard() // what stays of it is swept away by the next open
+	}
+	// The next append meets a failure again, if it lasts.
+	active.Park()
+}
+
+// flushIdle syncs what there is, and reports whether that went well. sync is held.
+func (l *Log) flushIdle() bool {
+	if !l.append.TryLock() {
+		return false
+	}
+	err := l.append.failed
+	work := l.takeUnsyncedLocked()
+	l.append.Unlock()
+	return err == nil && l.syncTaken(work) == nil
 }
 
 // closeIdle closes segments that were not used since it last came by, until an

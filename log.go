@@ -89,10 +89,11 @@ type Log struct {
 	background sync.WaitGroup // flushing after a roll and at intervals
 	stop       chan struct{}  // closed by Close
 
-	opened   *atomic.Int64 // segments whose files are open
-	closing  sync.Mutex    // held by the one who closes idle segments
-	telling  sync.Mutex    // held while Events.Damaged is called
-	flushing sync.Mutex    // held by the one who flushes sealed segments; before sync
+	owner    *partition // in a Dir; nil for a log that was opened alone
+	opened   *openFiles // segments whose files are open
+	closing  sync.Mutex // held by the one who closes idle segments
+	telling  sync.Mutex // held while Events.Damaged is called
+	flushing sync.Mutex // held by the one who flushes sealed segments; before sync
 
 	locks    []io.Closer
 	known    bool     // a seglog had the directory open before
@@ -105,6 +106,13 @@ type Log struct {
 // it, and gives the directory free. Appends and reads under way end first;
 // iterations and waits end with ErrClosed. Close again does nothing.
 func (l *Log) Close() error {
+	if l.owner != nil {
+		return l.owner.closeLog(l)
+	}
+	return l.close()
+}
+
+func (l *Log) close() error {
 	l.append.Lock()
 	again := l.append.closed
 	l.append.closed = true

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/layout"
@@ -44,11 +43,19 @@ func open(dir string, opts Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openOwned(dir, opts, nil)
+}
+
+// openOwned opens a log for a Dir, or alone if owner is nil.
+func openOwned(dir string, opts Options, owner *partition) (*Log, error) {
 	l := newLog(dir, opts)
+	if owner != nil {
+		l.owner, l.opened.all = owner, &owner.dir.open
+	}
 	if opts.ReadOnly {
 		return l, l.openReadOnly()
 	}
-	if err := l.makeDirectory(); err != nil {
+	if err := makeDirectory(opts.FS, dir); err != nil {
 		return nil, named(err)
 	}
 	if err := l.wasOurs(); err != nil {
@@ -66,7 +73,7 @@ func open(dir string, opts Options) (*Log, error) {
 		return nil, err
 	}
 	l.tellOpened()
-	if opts.FlushInterval > 0 {
+	if opts.FlushInterval > 0 && owner == nil {
 		l.background.Go(func() { l.flushEvery(opts.FlushInterval) })
 	}
 	return l, nil
@@ -74,7 +81,7 @@ func open(dir string, opts Options) (*Log, error) {
 
 // newLog is a log that is not open yet. opts are resolved.
 func newLog(dir string, opts Options) *Log {
-	l := &Log{dir: dir, opts: opts, opened: new(atomic.Int64), stop: make(chan struct{})}
+	l := &Log{dir: dir, opts: opts, opened: new(openFiles), stop: make(chan struct{})}
 	l.state.files = checkpoint.StateFiles{FS: opts.FS, Dir: dir}
 	l.unstable.Store(noTransaction)
 	l.append.late = -1
@@ -83,10 +90,10 @@ func newLog(dir string, opts Options) *Log {
 
 // makeDirectory makes the directory and, durably, its name and those of the
 // directories above that had to be made for it.
-func (l *Log) makeDirectory() error {
+func makeDirectory(fsys vfs.FS, path string) error {
 	var made []string // whose parents must be synced
-	for dir := filepath.Clean(l.dir); ; dir = filepath.Dir(dir) {
-		_, err := l.opts.FS.Stat(dir)
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		_, err := fsys.Stat(dir)
 		if err == nil || dir == filepath.Dir(dir) {
 			break
 		}
@@ -95,11 +102,11 @@ func (l *Log) makeDirectory() error {
 		}
 		made = append(made, dir)
 	}
-	if err := l.opts.FS.MkdirAll(l.dir, 0o755); err != nil {
+	if err := fsys.MkdirAll(path, 0o755); err != nil {
 		return err
 	}
 	for _, dir := range made {
-		if err := l.opts.FS.SyncDir(filepath.Dir(dir)); err != nil {
+		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
 			return err
 		}
 	}
@@ -140,25 +147,55 @@ func (l *Log) checkDirectory() error {
 	return nil
 }
 
-// lock takes the directory for this Log. If it lies in the log directory of a
-// Kafka broker, the broker's own lock is taken too, shared with other seglog
-// processes: broker and library keep each other out.
+// lock takes the directory for this Log. If it lies in a log directory, that of a
+// Kafka broker or of a Dir, the lock of that is taken too, shared with other logs
+// that were opened alone: broker, Dir and Log keep each other out.
+//
+// There the marker of a clean shutdown goes: a broker that found it after a crash of
+// ours would not look for what the crash has left.
 func (l *Log) lock() error {
+	if l.owner != nil {
+		return l.owner.checkAlone()
+	}
 	own, err := l.opts.FS.Lock(filepath.Join(l.dir, layout.LockFileName), vfs.Exclusive)
 	if err != nil {
 		return err
 	}
 	l.locks = append(l.locks, own)
 	parent := filepath.Dir(l.dir)
-	if _, err := l.opts.FS.Stat(filepath.Join(parent, layout.MetaPropertiesName)); err != nil {
-		return nil // not a broker's
+	if !isLogDirectory(l.opts.FS, parent) {
+		return nil
 	}
 	shared, err := l.opts.FS.Lock(filepath.Join(parent, layout.LockFileName), vfs.Shared)
 	if err != nil {
 		return err
 	}
 	l.locks = append(l.locks, shared)
-	return nil
+	return removeCleanMarker(l.opts.FS, parent)
+}
+
+// isLogDirectory reports whether a directory is one of many partitions. Kafka makes
+// these files when it starts, and OpenDir does.
+func isLogDirectory(fsys vfs.FS, path string) bool {
+	for _, name := range []string{layout.MetaPropertiesName, layout.RecoveryPointName} {
+		if _, err := fsys.Stat(filepath.Join(path, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// removeCleanMarker removes the marker of a clean shutdown from a log directory,
+// durably.
+func removeCleanMarker(fsys vfs.FS, path string) error {
+	err := fsys.Remove(filepath.Join(path, layout.CleanShutdownName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fsys.SyncDir(path)
 }
 
 func (l *Log) unlock() {
@@ -284,6 +321,9 @@ func (l *Log) readState() error {
 // brokerState is what the checkpoints of a Kafka log directory say of this
 // partition, if it lies in one.
 func (l *Log) brokerState() checkpoint.State {
+	if l.owner != nil {
+		return l.owner.given
+	}
 	state := checkpoint.State{RecoveryPoint: unknownOffset}
 	dir, err := layout.ParseDir(filepath.Base(l.dir))
 	if err != nil {
@@ -356,6 +396,14 @@ func (l *Log) begin() error {
 // openTail makes the last segment the active one, recovering what needs it.
 func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark) error {
 	active := segments[len(segments)-1]
+	if l.owner != nil && !l.closedCleanly(active, clean) && l.owner.brokerClosed {
+		if done, err := l.openAsBrokerLeft(active); done || err != nil {
+			return err
+		}
+		segments[len(segments)-1] = segment.Open(l.dir, active.Base(), l.segmentOptions())
+		l.set.Store(newSegmentSet(segments))
+		return l.recover(segments)
+	}
 	if l.closedCleanly(active, clean) {
 		err := active.Activate()
 		switch {
@@ -372,6 +420,21 @@ func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark)
 		}
 	}
 	return l.recover(segments)
+}
+
+// openAsBrokerLeft is for a log that a broker has written last, which was then shut
+// down: its checkpoint says where the log ends. It reports false, and gives the
+// segment up, for one that ends elsewhere.
+func (l *Log) openAsBrokerLeft(active *segment.Segment) (bool, error) {
+	err := active.Activate()
+	if err == nil && active.NextOffset() == l.owner.given.RecoveryPoint {
+		l.recovery.Clean = true
+		return true, nil
+	}
+	if errors.Is(err, ErrCorrupt) {
+		err = nil
+	}
+	return false, errors.Join(err, active.Retire())
 }
 
 // refuseEnd is for a log that ends, in as many bytes, at another offset than when it

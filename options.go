@@ -82,6 +82,12 @@ type Options struct {
 	// negative value means forever.
 	RetentionTime time.Duration
 
+	// FileDeleteDelay is file.delete.delay.ms: how long the files of removed
+	// segments stay in a Dir, marked ".deleted", for readers in other processes. A
+	// log that was opened alone removes them at once. 0 means a minute, a negative
+	// value not at all.
+	FileDeleteDelay time.Duration
+
 	// Sync says when appended batches are made durable. The zero value is
 	// SyncAlways. Kafka relies on replication and would by default never sync.
 	Sync SyncPolicy
@@ -96,7 +102,7 @@ type Options struct {
 	// background at least so often. 0 means not at all.
 	FlushInterval time.Duration
 	// MaxOpenSegments is how many segments keep their files open: one
-	// descriptor and two mappings each. Beyond it those that are not used are
+	// descriptor and two mappings each. In a Dir that of DirOptions counts. Beyond it those that are not used are
 	// closed, and opened again when they are. 0 means 1024.
 	MaxOpenSegments int
 	// StartOffset is the offset of the first record of a log that has none
@@ -155,6 +161,7 @@ const (
 	defaultProducerExpiration = 24 * time.Hour
 	defaultTransactionTimeout = 15 * time.Minute
 	noTimeLimit               = time.Duration(math.MaxInt64)
+	defaultFileDeleteDelay    = time.Minute
 
 	minSegmentBytes = 14
 	minIndexBytes   = 24 // two entries of the larger kind: one is reserved for sealing
@@ -179,6 +186,7 @@ func (o Options) resolve() (Options, error) {
 			*limit = noTimeLimit
 		}
 	}
+	setDefault(&o.FileDeleteDelay, defaultFileDeleteDelay)
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}

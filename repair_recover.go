@@ -128,7 +128,7 @@ func (r *recovering) run(ctx context.Context, dir, newDir string) error {
 		return err
 	}
 	r.writer.log = r.out
-	if err = errors.Join(r.out.makeDirectory(), r.out.lock()); err == nil {
+	if err = errors.Join(makeDirectory(r.out.opts.FS, r.out.dir), r.out.lock()); err == nil {
 		err = r.copy()
 	}
 	if err != nil {

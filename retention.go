@@ -74,13 +74,15 @@ type RetentionResult struct {
 }
 
 // ApplyRetention removes the segments that RetentionBytes, RetentionTime and
-// the log start offset no longer cover, from the oldest on, stopping at the first
+// the log start offset no longer cover, the first two unless CleanupPolicy is
+// CleanupCompact, from the oldest on, stopping at the first
 // that must stay. If all of them go a new, empty segment is begun; the log end
 // does not change. A segment counts as old as its newest record, or as its file
 // where records carry no timestamp: one record in the future keeps it, and all
 // behind it.
 //
-// Nothing calls it on its own. Kafka does so every 5 minutes.
+// A Dir calls it every 5 minutes, as Kafka does; for a log that was opened alone
+// nothing does.
 func (l *Log) ApplyRetention(ctx context.Context) (RetentionResult, error) {
 	var res RetentionResult
 	err := l.applyRetention(ctx, &res)
@@ -160,14 +162,18 @@ func (l *Log) belowStart(_, next *segment.Segment) (bool, error) {
 
 // ageOf is the time the segment counts from.
 func (l *Log) ageOf(s *segment.Segment) (int64, error) {
-	if err := l.acquire(s); err != nil {
-		return 0, err
-	}
-	var c segment.Scanner
-	newest, err := s.LargestTimestamp(&c)
-	s.Release()
-	if err != nil {
-		return 0, err
+	newest, known := s.KnownNewest()
+	if !known {
+		if err := l.acquire(s); err != nil {
+			return 0, err
+		}
+		var c segment.Scanner
+		var err error
+		newest, err = s.LargestTimestamp(&c)
+		s.Release()
+		if err != nil {
+			return 0, err
+		}
 	}
 	if newest.Timestamp >= 0 {
 		return newest.Timestamp, nil
@@ -220,7 +226,7 @@ func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResul
 func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, error) {
 	n, err := l.detachOldest(gone, activeSize)
 	for i, s := range gone[:n] {
-		if err := errors.Join(s.Remove(), l.removeSnapshot(s.Base())); err != nil {
+		if err := errors.Join(l.discard(s), l.removeSnapshot(s.Base())); err != nil {
 			return i, err
 		}
 	}
@@ -243,6 +249,19 @@ func (l *Log) upperOf(next *segment.Segment) int64 {
 		return l.end.Load()
 	}
 	return next.Base()
+}
+
+// discard removes a segment that is no longer in the set. In a Dir its files stay for
+// file.delete.delay.ms and go at a bounded rate.
+func (l *Log) discard(s *segment.Segment) error {
+	if l.owner == nil {
+		return s.Remove()
+	}
+	marked, err := s.MarkDeleted()
+	if err == nil {
+		l.owner.dir.removeLater(l.opts.FileDeleteDelay, marked...)
+	}
+	return err
 }
 
 // detachOldest publishes the set without the given segments and returns how many

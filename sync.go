@@ -46,6 +46,11 @@ func (l *Log) syncTo(offset int64) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, named(err))
 	}
+	return l.syncTaken(work)
+}
+
+// syncTaken syncs what was taken. sync is held.
+func (l *Log) syncTaken(work unsynced) error {
 	if err := l.syncFiles(work); err != nil {
 		l.append.Lock()
 		defer l.append.Unlock()

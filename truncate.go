@@ -108,6 +108,9 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 		// reaches then is not known yet, but it has this segment.
 		st.DurableEnd = min(st.DurableEnd, last.Base())
 	})
+	if err == nil {
+		err = l.lowerCheckpoints(offset)
+	}
 	if err != nil {
 		return err
 	}
@@ -153,6 +156,15 @@ func (l *Log) truncateProducers(segments []*segment.Segment, offset int64) error
 	return l.saveEpochsLocked()
 }
 
+// lowerCheckpoints comes before anything is cut: the checkpoints of a Dir must not
+// promise, or hide, more than what will be there.
+func (l *Log) lowerCheckpoints(offset int64) error {
+	if l.owner == nil {
+		return nil
+	}
+	return l.owner.lowerCheckpoints(offset)
+}
+
 // lowerDurable comes before the recovery point is lowered, so that a flush that
 // has just ended cannot raise it again to what is about to go.
 func (l *Log) lowerDurable(offset int64) { l.durable.Store(min(l.durable.Load(), offset)) }
@@ -193,6 +205,9 @@ func (l *Log) restartLocked(offset int64) error {
 		})
 	}
 	if err != nil {
+		return err
+	}
+	if err := l.lowerCheckpoints(offset); err != nil {
 		return err
 	}
 	for _, s := range slices.Backward(old) {

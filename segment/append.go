@@ -48,6 +48,10 @@ func (s *Segment) Append(set Set) error {
 	if int64(len(set.Bytes)) > MaxBytes-pos {
 		return fmt.Errorf("append %d bytes to segment %d of %d bytes: %w", len(set.Bytes), s.base, pos, ErrFull)
 	}
+	if err := s.Wake(); err != nil {
+		return err
+	}
+	s.touch()
 	indexed := s.sinceIndex > s.opts.IndexIntervalBytes
 	if indexed { // room for the entries first: a full disk stops us before the log is written
 		err := errors.Join(s.open.index.Reserve(), s.open.time.Reserve())
@@ -123,6 +127,10 @@ func (s *Segment) Seal() error {
 	if !s.writable.Load() {
 		return nil
 	}
+	if s.open.parked { // with its closing entry
+		s.writable.Store(false)
+		return nil
+	}
 	err := s.closingEntry()
 	if errors.Is(err, index.ErrFault) {
 		if err = s.heal(); err == nil {
@@ -149,6 +157,9 @@ func (s *Segment) closingEntry() error {
 // meanwhile, and any goroutine may call it. A segment that became writable again is
 // left alone.
 func (s *Segment) Trim() error {
+	if parked, err := s.trimParked(); parked {
+		return err
+	}
 	if err := s.Acquire(); err != nil {
 		return err
 	}
@@ -200,6 +211,7 @@ func (s *Segment) activateLocked() error {
 func (s *Segment) startWriting() {
 	s.writable.Store(true)
 	s.trimmed = false
+	s.open.parked = false
 }
 
 func (s *Segment) openForWritingLocked() error {
@@ -247,6 +259,9 @@ func (s *Segment) TruncateTo(offset int64) error {
 }
 
 func (s *Segment) truncateLocked(offset int64) error {
+	if err := s.wakeLocked(); err != nil {
+		return err
+	}
 	end := s.size.Load()
 	pos, err := s.positionLocked(offset)
 	if err != nil {

@@ -19,9 +19,7 @@ func (s *Segment) Acquire() error {
 	for {
 		s.open.RLock()
 		if s.open.isOpen {
-			if !s.used.Load() { // most find it set, and leave the cache line alone
-				s.used.Store(true)
-			}
+			s.touch()
 			return nil
 		}
 		retired := s.open.retired
@@ -32,6 +30,13 @@ func (s *Segment) Acquire() error {
 		if err := s.openForReading(); err != nil {
 			return err
 		}
+	}
+}
+
+// touch notes that the segment is in use.
+func (s *Segment) touch() {
+	if !s.used.Load() { // most find it set, and leave the cache line alone
+		s.used.Store(true)
 	}
 }
 
@@ -176,9 +181,9 @@ func (s *Segment) setOpen(is bool) {
 	s.open.isOpen = is
 }
 
-// CloseIdle closes the files of a sealed segment that nobody has acquired since
-// the last call, and does not wait for one who has. The next Acquire opens them
-// again.
+// CloseIdle closes the files of a sealed or parked segment that nobody has acquired
+// since the last call, and does not wait for one who has. The next Acquire opens
+// them again.
 func (s *Segment) CloseIdle() error {
 	if s.used.Swap(false) || !s.open.TryLock() {
 		return nil
@@ -186,7 +191,7 @@ func (s *Segment) CloseIdle() error {
 	defer s.open.Unlock()
 	s.trimming.Lock()
 	defer s.trimming.Unlock()
-	if !s.open.isOpen || s.writable.Load() || !s.trimmed {
+	if !s.open.isOpen || !s.open.parked && (s.writable.Load() || !s.trimmed) {
 		return nil
 	}
 	return s.closeFilesLocked()
@@ -224,7 +229,7 @@ func (s *Segment) retireLocked() error {
 		return nil
 	}
 	var err error
-	if s.writable.Load() {
+	if s.writable.Load() && !s.open.parked {
 		err = s.closingEntry()
 		if errors.Is(err, index.ErrFault) {
 			err = nil // closing removes that index
@@ -261,32 +266,42 @@ func (s *Segment) dropFaulted(faulted bool, path string) error {
 	return removeIfThere(s.opts.FS, path)
 }
 
-// Remove retires the segment and deletes its files: first each is renamed to
-// .deleted, log first, so that a crash half-way leaves names that the next open
-// sweeps away and never a log without its offsets accounted for.
+// Remove retires the segment and deletes its files, which it marks first.
 func (s *Segment) Remove() error {
-	if err := s.Retire(); err != nil {
-		return fmt.Errorf("remove segment %d: %w", s.base, err)
+	marked, err := s.MarkDeleted()
+	if err != nil {
+		return err
 	}
-	paths := s.Paths()
-	for _, p := range paths {
+	for _, p := range marked {
+		if err := s.opts.FS.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove segment %d: %w", s.base, err)
+		}
+	}
+	return nil
+}
+
+// MarkDeleted retires the segment and renames its files to .deleted, log first, so
+// that a crash half-way leaves names that the next open sweeps away and never a log
+// without its offsets accounted for. It returns the paths that remain to be removed,
+// of which some may not exist.
+func (s *Segment) MarkDeleted() (marked []string, err error) {
+	if err := s.Retire(); err != nil {
+		return nil, fmt.Errorf("remove segment %d: %w", s.base, err)
+	}
+	for _, p := range s.Paths() {
 		err := s.opts.FS.Rename(p, p+deletedSuffix)
 		if vfs.IsNoSpace(err) { // a longer name may need a block that the disk does not have
 			err = s.opts.FS.Remove(p)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove segment %d: %w", s.base, err)
+			return nil, fmt.Errorf("remove segment %d: %w", s.base, err)
 		}
+		marked = append(marked, p+deletedSuffix)
 	}
 	if err := s.opts.FS.SyncDir(s.dir); err != nil {
-		return fmt.Errorf("remove segment %d: %w", s.base, err)
+		return nil, fmt.Errorf("remove segment %d: %w", s.base, err)
 	}
-	for _, p := range paths {
-		if err := s.opts.FS.Remove(p + deletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove segment %d: %w", s.base, err)
-		}
-	}
-	return nil
+	return marked, nil
 }
 
 const deletedSuffix = ".deleted"

@@ -188,13 +188,10 @@ func (c *Scanner) SkipOlder(timestamp int64) error {
 // segment must be acquired. A sealed segment answers from the last entry of its
 // time index; without one its headers are scanned, once.
 func (s *Segment) LargestTimestamp(c *Scanner) (TimestampOffset, error) {
-	s.newest.Lock()
-	known, newest := s.newest.known, s.newest.TimestampOffset
-	s.newest.Unlock()
-	if known {
+	if newest, known := s.KnownNewest(); known {
 		return newest, nil
 	}
-	newest = TimestampOffset{-1, s.base}
+	newest := TimestampOffset{-1, s.base}
 	if last, ok := s.lastTimeEntry(); ok {
 		newest = last
 	} else if err := s.scanNewest(c, 0, &newest); err != nil {
@@ -202,6 +199,14 @@ func (s *Segment) LargestTimestamp(c *Scanner) (TimestampOffset, error) {
 	}
 	s.setNewest(newest)
 	return newest, nil
+}
+
+// KnownNewest is what LargestTimestamp returns, if that is in memory; then the segment
+// needs not be acquired.
+func (s *Segment) KnownNewest() (newest TimestampOffset, known bool) {
+	s.newest.Lock()
+	defer s.newest.Unlock()
+	return s.newest.TimestampOffset, s.newest.known
 }
 
 func (s *Segment) lastTimeEntry() (TimestampOffset, bool) {

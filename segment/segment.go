@@ -55,10 +55,15 @@ type Options struct {
 	// rebuilt or touched.
 	ReadOnly bool
 	// Open, if not nil, counts the segments whose files are open.
-	Open *atomic.Int64
+	Open Counter
 	// Suffix is appended to every file name: ".swap" or ".cleaned" for a
 	// segment that is being put in place. Empty for a live segment.
 	Suffix string
+}
+
+// Counter is what *atomic.Int64 is: safe for concurrent use.
+type Counter interface {
+	Add(delta int64) int64
 }
 
 // TimestampOffset is a timestamp (milliseconds since the epoch, -1 for none)
@@ -87,6 +92,7 @@ type Segment struct {
 		files
 		isOpen  bool
 		retired bool
+		parked  bool // writable, but at most open for reading; changed by the writer only
 	}
 
 	// newest is the largest timestamp in the segment and the last offset of
@@ -100,7 +106,7 @@ type Segment struct {
 	writable atomic.Bool // Append is allowed; set by the writer
 	trimming sync.Mutex  // guards trimmed; held while indexes are trimmed
 	trimmed  bool        // the indexes are as they stay, on disk too
-	used     atomic.Bool // acquired since the last CloseIdle
+	used     atomic.Bool // acquired or appended to since the last CloseIdle or Park
 
 	// The rest belongs to the writer.
 	sinceIndex int64     // bytes since the last index entry
@@ -229,7 +235,7 @@ func (s *Segment) Created() time.Time { return s.created }
 func (s *Segment) RollAnchor() int64 { return s.anchor }
 
 // IndexesFull reports whether one more index entry might not fit, which is a
-// reason to roll (Kafka: LogSegment.shouldRoll).
+// reason to roll (Kafka: LogSegment.shouldRoll). The segment must not be parked.
 func (s *Segment) IndexesFull() bool {
 	return s.open.index.Full() || s.open.time.Full()
 }

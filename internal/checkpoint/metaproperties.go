@@ -1,9 +1,12 @@
 package checkpoint
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/vfs"
 )
 
@@ -79,4 +82,28 @@ func ReadMetaProperties(fsys vfs.FS, path string) (MetaProperties, error) {
 	}
 	m, err := ParseMetaProperties(data)
 	return m, In(path, err)
+}
+
+// AppendMetaProperties appends meta.properties of version 1 to dst, dated as Java
+// does it (PropertiesUtils.java). A node id below 0 and a cluster id with other
+// characters than those of a topic are ErrInvalid.
+func AppendMetaProperties(dst []byte, m MetaProperties, now time.Time) ([]byte, error) {
+	if m.Version != 1 || m.NodeID < 0 || layout.CheckTopic(m.ClusterID) != nil {
+		return nil, fmt.Errorf("meta.properties of version %d, node %d, cluster %q: %w", m.Version, m.NodeID, m.ClusterID, ErrInvalid)
+	}
+	dst = fmt.Appendf(dst, "#\n#%s\nnode.id=%d\n", now.Format("Mon Jan 02 15:04:05 MST 2006"), m.NodeID)
+	if !m.DirectoryID.IsZero() {
+		dst = fmt.Appendf(dst, "directory.id=%s\n", m.DirectoryID)
+	}
+	return fmt.Appendf(dst, "version=1\ncluster.id=%s\n", m.ClusterID), nil
+}
+
+// WriteMetaProperties makes m the durable content of meta.properties. If writing
+// fails the old file is intact.
+func WriteMetaProperties(fsys vfs.FS, path string, m MetaProperties, now time.Time) error {
+	data, err := AppendMetaProperties(nil, m, now)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return vfs.WriteFileAtomic(fsys, path, data)
 }
