@@ -93,6 +93,7 @@ type Identity struct {
 
 const (
 	defaultRecoveryThreads         = 2
+	maxRecoveryThreads             = 1 << 16
 	defaultRetentionCheckInterval  = 5 * time.Minute
 	defaultInitialTaskDelay        = 30 * time.Second
 	defaultCheckpointInterval      = time.Minute
@@ -112,7 +113,7 @@ func (o DirOptions) resolve() (DirOptions, error) {
 	}
 	errs := []error{
 		inRange("MaxOpenSegments", o.MaxOpenSegments, 1, math.MaxInt32),
-		inRange("RecoveryThreads", o.RecoveryThreads, 1, 1<<16),
+		inRange("RecoveryThreads", o.RecoveryThreads, 1, maxRecoveryThreads),
 		inRange("RetentionCheckInterval", o.RetentionCheckInterval, time.Millisecond, math.MaxInt64),
 		inRange("InitialTaskDelay", o.InitialTaskDelay, 0, math.MaxInt64),
 		inRange("RecoveryCheckpointInterval", o.RecoveryCheckpointInterval, time.Millisecond, math.MaxInt64),
