@@ -1,0 +1,204 @@
+package seglog_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seglog/seglog"
+)
+
+// killDir returns a copy of a directory as it is while it is open.
+func killDir(t tb, d *seglog.Dir) string {
+	t.Helper()
+	to, err := os.MkdirTemp("", "")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(to) })
+	copyTree(t, d.Path(), to)
+	return to
+}
+
+// Row 161, K044: the marker is good for one load, and a crash at any time after makes
+// the next one unclean.
+func TestTheCleanMarkerIsGoodForOneLoad(t *testing.T) {
+	dir := brokerDir(t, "4.3.1")
+	d := openDir(t, dir, manual)
+	require.True(t, d.Stats().Clean)
+	killed := killDir(t, d)
+	edit(t, segmentFile(filepath.Join(killed, "none-0"), 0, ".log"), func(b []byte) []byte { return append(b, "torn"...) })
+	d = openDir(t, killed, manual)
+	require.False(t, d.Stats().Clean)
+	l := partition(t, d, "none", 0)
+	require.Len(t, stats(t, l).Recovery.Cut, 1)
+	require.Equal(t, int64(60), l.Offsets().End)
+
+	// Not every log was looked at: neither is the next load a clean one.
+	require.NoError(t, d.Close())
+	require.NoFileExists(t, filepath.Join(killed, ".kafka_cleanshutdown"))
+	d = openDir(t, killed, manual)
+	require.False(t, d.Stats().Clean)
+	require.NoError(t, d.Load(t.Context(), nil))
+	require.NoError(t, d.Close())
+	require.FileExists(t, filepath.Join(killed, ".kafka_cleanshutdown"))
+}
+
+// Row 170: where a broker was shut down properly its log is as its checkpoint says; if it
+// is not, it is looked at.
+func TestALogThatIsNotAsTheBrokerLeftItIsRecovered(t *testing.T) {
+	dir := brokerDir(t, "4.3.1")
+	log := segmentFile(filepath.Join(dir, "none-0"), 0, ".log")
+	whole := readFile(t, log)
+	writeFile(t, log, whole[:len(whole)-1])
+	d := openDir(t, dir, manual)
+	l := partition(t, d, "none", 0)
+	require.False(t, stats(t, l).Recovery.Clean)
+	require.Less(t, l.Offsets().End, int64(60))
+	require.True(t, stats(t, partition(t, d, "lz4", 0)).Recovery.Clean)
+}
+
+func TestLogsAreRecoveredInTheBackgroundAfterACrash(t *testing.T) {
+	dir := t.TempDir()
+	d := openDir(t, dir, manual)
+	for i := range 20 {
+		appendEach(t, create(t, d, "topic", int32(i)), many(5, 1)...)
+	}
+	killed := killDir(t, d)
+	for i := range 20 {
+		edit(t, segmentFile(filepath.Join(killed, fmt.Sprint("topic-", i)), 0, ".log"), func(b []byte) []byte { return append(b, 0, 1, 2) })
+	}
+	synctest.Test(t, func(t *testing.T) {
+		opts := manual
+		opts.ManualMaintenance = false
+		d := openDir(t, killed, opts)
+		first := partition(t, d, "topic", 19) // who asks does not wait for the others
+		require.Equal(t, int64(5), first.Offsets().End)
+		synctest.Wait()
+		require.Equal(t, 20, d.Stats().Open)
+		require.NoError(t, d.Close())
+	})
+	require.FileExists(t, filepath.Join(killed, ".kafka_cleanshutdown"))
+	for i := range 20 {
+		requireSound(t, filepath.Join(killed, fmt.Sprint("topic-", i)))
+	}
+}
+
+// K053: what a damaged checkpoint still says counts, and the rest is unknown; it is
+// written anew.
+func TestDamagedCheckpointsCostOnlyWhatTheySaid(t *testing.T) {
+	for name, content := range map[string]string{
+		"empty": "", "text": "abc", "one bad line": "0\n3\nnone 0 60\nother 1 x\nthird 2 30\n", "zeros": "\x00\x00\x00\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := brokerDir(t, "4.3.1")
+			for _, file := range []string{"recovery-point", "log-start", "cleaner", "replication"} {
+				writeFile(t, filepath.Join(dir, file+"-offset-checkpoint"), []byte(content))
+			}
+			d := openDir(t, dir, manual)
+			require.Equal(t, name != "empty", len(d.Stats().Findings) > 0)
+			require.NoError(t, d.Load(t.Context(), nil))
+			require.Zero(t, d.Stats().SetAside)
+			for _, p := range d.Partitions() {
+				offsetsFrom(t, partition(t, d, p.Topic, 0), partition(t, d, p.Topic, 0).Offsets().Start)
+			}
+			require.Equal(t, strings.HasPrefix(name, "one"), stats(t, partition(t, d, "none", 0)).Recovery.Clean)
+			require.NoError(t, d.Close())
+			after := rootFiles(t, dir)
+			require.Contains(t, after["recovery-point-offset-checkpoint"], "none 0 60\n")
+			require.NotContains(t, after["recovery-point-offset-checkpoint"], "third")
+			require.True(t, strings.HasPrefix(after["recovery-point-offset-checkpoint"], "0\n27\n"))
+			d = openDir(t, dir, manual)
+			require.Empty(t, d.Stats().Findings)
+		})
+	}
+}
+
+// A stale line must not pass for one of a log that has its name.
+func TestAnEarlierLogsCheckpointsAreNotALaterOnes(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range []string{"recovery-point", "log-start", "cleaner", "replication"} {
+		writeFile(t, filepath.Join(dir, file+"-offset-checkpoint"), []byte("0\n1\norders 0 500\n"))
+	}
+	d := openDir(t, dir, manual)
+	l := create(t, d, "orders", 0)
+	appendEach(t, l, many(3, 1)...)
+	require.NoError(t, l.Sync())
+	d = openDir(t, killDir(t, d), manual)
+	require.Len(t, readAll(t, partition(t, d, "orders", 0), 0), 3)
+}
+
+// A log start that a truncation took back does not hide what is appended later.
+func TestATruncationLowersTheCheckpointsFirst(t *testing.T) {
+	d := openDir(t, t.TempDir(), manual)
+	l := create(t, d, "orders", 0)
+	appendEach(t, l, many(100, 1)...)
+	require.NoError(t, l.DeleteBefore(60))
+	require.NoError(t, d.Maintain(t.Context()))
+	require.Contains(t, rootFiles(t, d.Path())["log-start-offset-checkpoint"], "orders 0 60\n")
+	require.NoError(t, l.TruncateTo(30))
+	appendEach(t, l, many(10, 1)...)
+	require.NoError(t, l.Sync())
+	d = openDir(t, killDir(t, d), manual)
+	l = partition(t, d, "orders", 0)
+	require.Equal(t, int64(30), l.Offsets().Start)
+	require.Equal(t, span(30, 39), offsetsOf(readAll(t, l, 30)))
+}
+
+// K058: a log whose segments are gone goes on above what is known of it.
+func TestALogWithoutItsFilesGoesOnWhereItWas(t *testing.T) {
+	dir := brokerDir(t, "4.3.1")
+	for _, topic := range []string{"none", "deleted"} {
+		files, err := filepath.Glob(filepath.Join(dir, topic+"-0", "0*"))
+		require.NoError(t, err)
+		for _, f := range files {
+			require.NoError(t, os.Remove(f))
+		}
+	}
+	d := openDir(t, dir, manual)
+	for topic, end := range map[string]int64{"none": 60, "deleted": 120} {
+		l := partition(t, d, topic, 0)
+		require.Equal(t, end, l.Offsets().End, topic)
+		require.True(t, stats(t, l).Recovery.Restarted)
+	}
+}
+
+// A failed log is closed without its mark; then the directory is not marked clean.
+func TestALogThatItsUserHasClosedIsOpenedAgain(t *testing.T) {
+	d := openDir(t, t.TempDir(), manual)
+	l := create(t, d, "orders", 0)
+	appendEach(t, l, many(3, 1)...)
+	closeLog(t, l)
+	require.Zero(t, d.Stats().Open)
+	again := partition(t, d, "orders", 0)
+	require.NotSame(t, l, again)
+	require.True(t, stats(t, again).Recovery.Clean)
+	require.Len(t, readAll(t, again, 0), 3)
+}
+
+// 300 logs, most of which nobody asks for.
+func TestManyPartitionsOpenAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	opts := manual
+	opts.MaxOpenSegments = 32
+	d := openDir(t, dir, opts)
+	for i := range 300 {
+		create(t, d, fmt.Sprint("topic", i%7), int32(i))
+	}
+	require.NoError(t, d.Close())
+	before := rootFiles(t, dir)
+	d = openDir(t, dir, opts)
+	require.Len(t, d.Topics(), 7)
+	require.Len(t, d.Partitions(), 300)
+	require.Zero(t, d.Stats().OpenSegments)
+	appendEach(t, partition(t, d, "topic3", 10), one(1, "value"))
+	require.Equal(t, 1, d.Stats().OpenSegments)
+	require.NoError(t, d.Close())
+	after := rootFiles(t, dir)
+	require.NotEqual(t, before["recovery-point-offset-checkpoint"], after["recovery-point-offset-checkpoint"])
+	require.Equal(t, strings.Replace(before["recovery-point-offset-checkpoint"], "topic3 10 0\n", "topic3 10 1\n", 1), after["recovery-point-offset-checkpoint"])
+	require.Contains(t, after, ".kafka_cleanshutdown")
+}
