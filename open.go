@@ -55,18 +55,9 @@ func openOwned(dir string, opts Options, owner *partition) (*Log, error) {
 	if opts.ReadOnly {
 		return l, l.openReadOnly()
 	}
-	if err := makeDirectory(opts.FS, dir); err != nil {
-		return nil, named(err)
-	}
-	if err := l.wasOurs(); err != nil {
-		return nil, err
-	}
-	if err := l.checkDirectory(); err != nil {
-		return nil, err
-	}
-	if err := l.lock(); err != nil {
+	if err := l.claimDirectory(); err != nil {
 		l.unlock()
-		return nil, err
+		return nil, named(err)
 	}
 	if err := l.openWritable(); err != nil {
 		l.abandon()
@@ -86,6 +77,24 @@ func newLog(dir string, opts Options) *Log {
 	l.unstable.Store(noTransaction)
 	l.append.late = -1
 	return l
+}
+
+// claimDirectory makes the directory, if need be, and takes it. Where it may not be
+// taken none is made.
+func (l *Log) claimDirectory() error {
+	if err := l.lockParent(); err != nil {
+		return err
+	}
+	if err := makeDirectory(l.opts.FS, l.dir); err != nil {
+		return err
+	}
+	if err := l.wasOurs(); err != nil {
+		return err
+	}
+	if err := l.checkDirectory(); err != nil {
+		return err
+	}
+	return l.lockOwn()
 }
 
 // makeDirectory makes the directory and, durably, its name and those of the
@@ -147,23 +156,23 @@ func (l *Log) checkDirectory() error {
 	return nil
 }
 
-// lock takes the directory for this Log. If it lies in a log directory, that of a
-// Kafka broker or of a Dir, the lock of that is taken too, shared with other logs
-// that were opened alone: broker, Dir and Log keep each other out.
-//
-// There the marker of a clean shutdown goes: a broker that found it after a crash of
-// ours would not look for what the crash has left.
+// lock takes the directory for this Log.
 func (l *Log) lock() error {
-	if l.owner != nil {
-		return l.owner.checkAlone()
-	}
-	own, err := l.opts.FS.Lock(filepath.Join(l.dir, layout.LockFileName), vfs.Exclusive)
-	if err != nil {
+	if err := l.lockParent(); err != nil {
 		return err
 	}
-	l.locks = append(l.locks, own)
+	return l.lockOwn()
+}
+
+// lockParent is for a directory that lies in a log directory, that of a Kafka broker or
+// of a Dir. It takes the lock of that, shared with other logs that were opened alone:
+// broker, Dir and Log keep each other out.
+//
+// The marker of a clean shutdown goes: a broker that found it after a crash of ours
+// would not look for what the crash has left.
+func (l *Log) lockParent() error {
 	parent := filepath.Dir(l.dir)
-	if !isLogDirectory(l.opts.FS, parent) {
+	if l.owner != nil || !isLogDirectory(l.opts.FS, parent) {
 		return nil
 	}
 	shared, err := l.opts.FS.Lock(filepath.Join(parent, layout.LockFileName), vfs.Shared)
@@ -172,6 +181,17 @@ func (l *Log) lock() error {
 	}
 	l.locks = append(l.locks, shared)
 	return removeCleanMarker(l.opts.FS, parent)
+}
+
+func (l *Log) lockOwn() error {
+	if l.owner != nil {
+		return l.owner.checkAlone()
+	}
+	own, err := l.opts.FS.Lock(filepath.Join(l.dir, layout.LockFileName), vfs.Exclusive)
+	if err == nil {
+		l.locks = append(l.locks, own)
+	}
+	return err
 }
 
 // isLogDirectory reports whether a directory is one of many partitions. Kafka makes

@@ -447,12 +447,12 @@ func (v *verification) survey() (verdict, error) {
 	return verdict, nil
 }
 
-// held reports whether a writer has the directory, be it one of ours or the
-// broker it belongs to.
+// held reports whether a writer has the directory, be it one of ours, or the broker
+// or Dir it belongs to.
 func (v *verification) held() bool {
 	dirs := []string{v.dir}
 	parent := filepath.Dir(v.dir)
-	if _, err := v.opts.FS.Stat(filepath.Join(parent, layout.MetaPropertiesName)); err == nil {
+	if isLogDirectory(v.opts.FS, parent) {
 		dirs = append(dirs, parent)
 	}
 	for _, dir := range dirs {
