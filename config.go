@@ -71,6 +71,9 @@ type topicSettings struct {
 	Options
 	levels         map[record.Codec]int
 	minLag, maxLag int64
+	// difference is message.timestamp.difference.max.ms, which counts for those of the
+	// other two that are not given, as it did before it was replaced by them.
+	difference, before, after *time.Duration
 }
 
 func (s *topicSettings) options(base Options) Options {
@@ -79,6 +82,12 @@ func (s *topicSettings) options(base Options) Options {
 		o.CompressionLevel = level
 	} else if o.Compression != base.Compression {
 		o.CompressionLevel = 0
+	}
+	if d := cmp.Or(s.before, s.difference); d != nil {
+		o.TimestampBeforeMax = *d
+	}
+	if d := cmp.Or(s.after, s.difference); d != nil {
+		o.TimestampAfterMax = *d
 	}
 	age := o.SegmentAge
 	setDefault(&age, defaultSegmentAge)
@@ -141,9 +150,9 @@ func topicProperties() map[string]property {
 			inertCompaction),
 		"min.cleanable.dirty.ratio": inert(property{apply: ratio}, inertCompaction),
 
-		"message.timestamp.before.max.ms":     inert(whole(0, math.MaxInt64, nil), inertTimestamps),
-		"message.timestamp.after.max.ms":      inert(whole(0, math.MaxInt64, nil), inertTimestamps),
-		"message.timestamp.difference.max.ms": inert(whole(0, math.MaxInt64, nil), inertTimestamps),
+		"message.timestamp.before.max.ms":     timestampLimit(func(s *topicSettings, d *time.Duration) { s.before = d }),
+		"message.timestamp.after.max.ms":      timestampLimit(func(s *topicSettings, d *time.Duration) { s.after = d }),
+		"message.timestamp.difference.max.ms": timestampLimit(func(s *topicSettings, d *time.Duration) { s.difference = d }),
 		"message.format.version":              inert(property{apply: anything}, "batches are stored in the format of version 2, as since Kafka 3.0"),
 		"message.downconversion.enable":       inert(property{apply: boolean}, "no old consumers are served"),
 		"preallocate":                         inert(property{apply: boolean}, "files grow as they are written"),
@@ -163,7 +172,6 @@ func topicProperties() map[string]property {
 
 const (
 	inertCompaction  = "it is for compaction, which is not run here"
-	inertTimestamps  = "the timestamps of records are stored as they are"
 	inertReplication = "nothing is replicated here"
 	inertRemote      = "there is no remote storage: all that is kept is local, and retention.ms and retention.bytes rule it"
 )
@@ -197,6 +205,15 @@ func durationOf(ms int64) time.Duration {
 		return math.MaxInt64
 	}
 	return time.Duration(ms) * time.Millisecond
+}
+
+// timestampLimit is a largest difference; 0, which is the default of Options, is the
+// least there is.
+func timestampLimit(set func(*topicSettings, *time.Duration)) property {
+	return millis(0, func(s *topicSettings, d time.Duration) {
+		setDefault(&d, 1)
+		set(s, &d)
+	})
 }
 
 func level(c record.Codec, standard int64, valid func(int64) bool, want string) property {
@@ -241,6 +258,10 @@ func timestampType(s *topicSettings, value string) (string, bool) {
 }
 
 func cleanupPolicy(s *topicSettings, value string) (string, bool) {
+	if value == "" { // an empty list
+		s.CleanupPolicy = CleanupNone
+		return "", true
+	}
 	compact, remove := false, false
 	for policy := range strings.SplitSeq(value, ",") {
 		switch strings.TrimSpace(policy) {

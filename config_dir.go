@@ -41,7 +41,7 @@ func DirOptionsFromProperties(base DirOptions, props map[string]string) (DirOpti
 			topic[p.topic], names[p.topic] = p.translate(value), key
 		}
 	}
-	settings, err := OptionsFromProperties(base.Log, topic)
+	settings, err := OptionsFromProperties(o.Log, topic)
 	o.Log = settings
 	if errs = append(errs, brokerNames(err, names)...); errors.Join(errs...) != nil {
 		return base, errors.Join(errs...)
@@ -100,6 +100,9 @@ func dirProperties() map[string]dirProperty {
 		"log.flush.offset.checkpoint.interval.ms":       interval(0, func(o *DirOptions) *time.Duration { return &o.RecoveryCheckpointInterval }),
 		"log.flush.start.offset.checkpoint.interval.ms": interval(0, func(o *DirOptions) *time.Duration { return &o.StartCheckpointInterval }),
 		"replica.high.watermark.checkpoint.interval.ms": interval(1, func(o *DirOptions) *time.Duration { return &o.HighWatermarkCheckpointInterval }),
+		"producer.id.expiration.check.interval.ms":      interval(1, func(o *DirOptions) *time.Duration { return &o.ProducerExpirationCheckInterval }),
+		"producer.id.expiration.ms":                     number(1, math.MaxInt32, func(o *DirOptions, n int64) { o.Log.ProducerIDExpiration = durationOf(n) }),
+		"transaction.max.timeout.ms":                    number(1, math.MaxInt32, func(o *DirOptions, n int64) { o.Log.TransactionMaxTimeout = durationOf(n) }),
 		"num.recovery.threads.per.data.dir":             number(1, math.MaxInt32, func(o *DirOptions, n int64) { o.RecoveryThreads = int(min(n, maxRecoveryThreads)) }),
 
 		"log.roll.ms":                     defaultOf("segment.ms", 0, 1, 1, math.MaxInt64),
@@ -145,7 +148,6 @@ func dirProperties() map[string]dirProperty {
 	}
 	const (
 		elsewhere = "OpenDir is given the directory, and the caller decides what is created in it"
-		producers = "the state of producers is not kept by a Dir"
 	)
 	for key, why := range map[string]string{
 		"log.dir": elsewhere, "log.dirs": elsewhere, "num.partitions": elsewhere, "auto.create.topics.enable": elsewhere,
@@ -154,9 +156,7 @@ func dirProperties() map[string]dirProperty {
 		"log.cleaner.enable":         inertCompaction, "log.cleaner.threads": inertCompaction,
 		"log.cleaner.io.max.bytes.per.second": inertCompaction, "log.cleaner.dedupe.buffer.size": inertCompaction,
 		"log.cleaner.io.buffer.size": inertCompaction, "log.cleaner.io.buffer.load.factor": inertCompaction,
-		"log.cleaner.backoff.ms":                   inertCompaction,
-		"producer.id.expiration.ms":                producers,
-		"producer.id.expiration.check.interval.ms": producers,
+		"log.cleaner.backoff.ms": inertCompaction,
 	} {
 		m[key] = dirProperty{inert: why, apply: func(*DirOptions, string) (string, bool) { return "", true }}
 	}

@@ -326,6 +326,9 @@ func (p *partition) openLocked(opts Options) (*Log, error) {
 		p.put(err)
 		return nil, err
 	}
+	if before, known := highWatermark(p); known && opts.Replicated {
+		l.SetHighWatermark(min(before, l.end.Load())) // as a broker finds it in its checkpoint
+	}
 	p.setAside.Store(nil)
 	p.log.Store(l)
 	p.dir.boundOpen(true)

@@ -141,11 +141,8 @@ func highWatermark(p *partition) (int64, bool) {
 	if l == nil {
 		return p.highWatermark, p.highWatermark >= 0
 	}
-	return l.highWatermark(), true
+	return l.HighWatermark(), true
 }
-
-// highWatermark of a log that has no followers is its end.
-func (l *Log) highWatermark() int64 { return l.end.Load() }
 
 // write puts the checkpoint on disk, unless it says that already. Lines stay in the
 // order of the file; new ones follow by topic and number.

@@ -291,3 +291,53 @@ func TestNoFailureCostsADirWhatItHolds(t *testing.T) {
 	}
 	t.Logf("%d faults", n)
 }
+// K107: nothing is renamed or removed while it is open.
+func TestADirWorksWhereOpenFilesCannotBeMoved(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{WindowsLike: true})
+	d := &dirDriver{t: t, claims: &claims{partitions: map[string]*claim{}}}
+	d.run(t, disk)
+	require.Empty(t, d.errs)
+	requireDirSurvived(t, disk, d.claims.copy(), "on such a disk")
+}
+
+// A full disk is a state: what is there is read, a partition can be deleted, and then
+// there is room again.
+func TestADirOnAFullDiskMakesRoom(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := dirOptions
+	opts.FS = disk.FS()
+	d, err := seglog.OpenDir("logs", opts)
+	require.NoError(t, err)
+	for _, topic := range []string{"a", "b"} {
+		appendEach(t, create(t, d, topic, 0), many(30, 1)...)
+	}
+	disk.SetCapacity(1)
+	_, err = d.CreatePartition("c", 0, nil)
+	require.ErrorIs(t, err, seglog.ErrNoSpace)
+	_, err = d.Partition("c", 0)
+	require.ErrorIs(t, err, seglog.ErrNoPartition)
+	l := partition(t, d, "a", 0)
+	var full error
+	for range 100 {
+		if _, full = l.Append(many(1, 1), nil); full != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, full, seglog.ErrNoSpace)
+	require.NotErrorIs(t, full, seglog.ErrFailed)
+	require.GreaterOrEqual(t, len(readAll(t, l, 0)), 30)
+	before, err := disk.ReadFile("logs/recovery-point-offset-checkpoint")
+	require.NoError(t, err)
+	require.ErrorIs(t, d.Maintain(t.Context()), seglog.ErrNoSpace)
+	after, err := disk.ReadFile("logs/recovery-point-offset-checkpoint")
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(after), "a checkpoint that cannot be written is as it was")
+
+	disk.SetCapacity(1 << 20)
+	require.NoError(t, d.DeletePartition("b", 0))
+	require.NoError(t, d.Maintain(t.Context()))
+	appendEach(t, l, many(3, 1)...)
+	create(t, d, "c", 0)
+	require.NoError(t, d.Close())
+	require.Zero(t, disk.Open()+disk.Mapped()+disk.Locked())
+}

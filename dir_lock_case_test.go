@@ -82,7 +82,7 @@ func TestThePartOfOnePartitionIsNotADir(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, e := range entries {
-		require.NotContains(t, e.Name(), "checkpoint")
+		require.NotContains(t, e.Name(), "offset-checkpoint")
 	}
 }
 

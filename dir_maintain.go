@@ -64,6 +64,7 @@ func (d *Dir) startMaintenance() {
 		d.every("log start checkpoint", now, d.opts.StartCheckpointInterval, func() error {
 			return errors.Join(d.write(&d.checkpoints.start, logStart), d.writeCleaned())
 		}),
+		d.every("producer expiry", now, d.opts.ProducerExpirationCheckInterval, d.expireProducers),
 		d.retention(now.Add(d.opts.InitialTaskDelay)),
 		{"removal", m.nextRemoval, d.removeNext},
 	}
@@ -162,7 +163,7 @@ func (d *Dir) Maintain(ctx context.Context) error {
 	for _, p := range d.all() {
 		errs = append(errs, d.told("retention", d.retain(ctx, p)))
 	}
-	errs = append(errs, d.told("flush", d.flushDue(ctx, time.Now())), d.told("checkpoints", d.writeCheckpoints()))
+	errs = append(errs, d.told("flush", d.flushDue(ctx, time.Now())), d.told("checkpoints", d.writeCheckpoints()), d.told("producer expiry", d.expireProducers()))
 	for {
 		now := time.Now()
 		at, due := m.firstRemoval(now)
@@ -236,7 +237,6 @@ func (d *Dir) retain(ctx context.Context, p *partition) error {
 			return nil
 		}
 	}
-	l.expireProducers(time.Now())
 	_, err := l.ApplyRetention(ctx)
 	l.boundOpen()
 	if errors.Is(err, ErrFailed) || errors.Is(err, ErrClosed) {
@@ -438,9 +438,22 @@ func (d *Dir) forgetLeftover(name string) {
 	d.mu.others = slices.DeleteFunc(d.mu.others, func(i PartitionInfo) bool { return i.Name == name })
 }
 
-// expireProducers is where the producers of a log that have not been heard of for
-// producer.id.expiration.ms are forgotten.
-func (l *Log) expireProducers(time.Time) {}
+// expireProducers has every log that is open forget the producers that have not
+// written for long. One that is opened later forgets them then.
+func (d *Dir) expireProducers() error {
+	var errs []error
+	for _, p := range d.all() {
+		l := p.log.Load()
+		if l == nil {
+			continue
+		}
+		_, err := l.ExpireProducers()
+		if err != nil && !errors.Is(err, ErrFailed) && !errors.Is(err, ErrClosed) {
+			errs = append(errs, fmt.Errorf("partition %s: %w", p.topicPartition, err))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 func (d *Dir) logger() *slog.Logger {
 	if d.opts.Logger != nil {

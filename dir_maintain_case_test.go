@@ -26,6 +26,13 @@ func aged(n int, ago time.Duration) []seglog.Record {
 	return many(n, time.Now().Add(-ago).UnixMilli())
 }
 
+func keyed(records []seglog.Record) []seglog.Record {
+	for i := range records {
+		records[i].Key = []byte("key")
+	}
+	return records
+}
+
 func deletedFiles(t tb, dir string) (n int) {
 	t.Helper()
 	matches, err := filepath.Glob(filepath.Join(dir, "*", "*.deleted"))
@@ -47,10 +54,10 @@ func TestRetentionIsAppliedOnItsOwn(t *testing.T) {
 		d := openDir(t, dir, opts)
 		for topic := range policies {
 			l := create(t, d, topic, 0)
-			appendEach(t, l, aged(3, time.Hour+time.Minute)...)
+			appendEach(t, l, keyed(aged(3, time.Hour+time.Minute))...)
 			_, err := l.Roll()
 			require.NoError(t, err)
-			appendEach(t, l, aged(3, 59*time.Minute)...)
+			appendEach(t, l, keyed(aged(3, 59*time.Minute))...)
 		}
 		starts := func() (s [3]int64) {
 			for i, topic := range []string{"delete", "compact", "both"} {

@@ -47,6 +47,10 @@ type DirOptions struct {
 	// HighWatermarkCheckpointInterval is
 	// replica.high.watermark.checkpoint.interval.ms. 0 means 5 seconds.
 	HighWatermarkCheckpointInterval time.Duration
+	// ProducerExpirationCheckInterval is producer.id.expiration.check.interval.ms: the
+	// time between two rounds of ExpireProducers over the logs that are open. 0 means
+	// 10 minutes.
+	ProducerExpirationCheckInterval time.Duration
 	// RemovalBytesPerSecond bounds how fast files of removed segments and
 	// partitions go off the disk, which is not free of work for a disk. 0 means as
 	// fast as it can.
@@ -98,6 +102,7 @@ const (
 	defaultInitialTaskDelay        = 30 * time.Second
 	defaultCheckpointInterval      = time.Minute
 	defaultHighWatermarkCheckpoint = 5 * time.Second
+	defaultProducerExpirationCheck = 10 * time.Minute
 )
 
 func (o DirOptions) resolve() (DirOptions, error) {
@@ -108,6 +113,7 @@ func (o DirOptions) resolve() (DirOptions, error) {
 	setDefault(&o.RecoveryCheckpointInterval, defaultCheckpointInterval)
 	setDefault(&o.StartCheckpointInterval, defaultCheckpointInterval)
 	setDefault(&o.HighWatermarkCheckpointInterval, defaultHighWatermarkCheckpoint)
+	setDefault(&o.ProducerExpirationCheckInterval, defaultProducerExpirationCheck)
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
@@ -119,6 +125,7 @@ func (o DirOptions) resolve() (DirOptions, error) {
 		inRange("RecoveryCheckpointInterval", o.RecoveryCheckpointInterval, time.Millisecond, math.MaxInt64),
 		inRange("StartCheckpointInterval", o.StartCheckpointInterval, time.Millisecond, math.MaxInt64),
 		inRange("HighWatermarkCheckpointInterval", o.HighWatermarkCheckpointInterval, time.Millisecond, math.MaxInt64),
+		inRange("ProducerExpirationCheckInterval", o.ProducerExpirationCheckInterval, time.Millisecond, math.MaxInt64),
 		inRange("RemovalBytesPerSecond", o.RemovalBytesPerSecond, 0, math.MaxInt64),
 		identityFits(o.Identity),
 	}

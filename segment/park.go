@@ -106,7 +106,7 @@ func (s *Segment) trimParked() (parked bool, err error) {
 	if s.writable.Load() || s.trimmed {
 		return true, nil
 	}
-	if err := errors.Join(s.syncFile(s.indexPath()), s.syncFile(s.timeIndexPath())); err != nil {
+	if err := errors.Join(s.syncFile(s.indexPath()), s.syncFile(s.timeIndexPath()), s.syncFile(s.txnIndexPath())); err != nil {
 		return true, fmt.Errorf("trim indexes of segment %d: %w", s.base, err)
 	}
 	s.trimmed = true
