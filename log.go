@@ -89,6 +89,7 @@ type Log struct {
 	background sync.WaitGroup // flushing after a roll and at intervals
 	stop       chan struct{}  // closed by Close
 
+	unmarked bool       // the log directory around it was marked as cleanly shut down
 	owner    *partition // in a Dir; nil for a log that was opened alone
 	opened   *openFiles // segments whose files are open
 	closing  sync.Mutex // held by the one who closes idle segments

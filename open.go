@@ -180,6 +180,7 @@ func (l *Log) lockParent() error {
 		return err
 	}
 	l.locks = append(l.locks, shared)
+	l.unmarked = l.brokerClosed()
 	return removeCleanMarker(l.opts.FS, parent)
 }
 
@@ -417,7 +418,7 @@ func (l *Log) begin() error {
 func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark) error {
 	active := segments[len(segments)-1]
 	if l.owner != nil && !l.closedCleanly(active, clean) && l.owner.brokerClosed {
-		if done, err := l.openAsBrokerLeft(active); done || err != nil {
+		if done, err := l.openAsBrokerLeft(segments); done || err != nil {
 			return err
 		}
 		segments[len(segments)-1] = segment.Open(l.dir, active.Base(), l.segmentOptions())
@@ -445,13 +446,17 @@ func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark)
 // openAsBrokerLeft is for a log that a broker has written last, which was then shut
 // down: its checkpoint says where the log ends. It reports false, and gives the
 // segment up, for one that ends elsewhere.
-func (l *Log) openAsBrokerLeft(active *segment.Segment) (bool, error) {
+func (l *Log) openAsBrokerLeft(segments []*segment.Segment) (bool, error) {
+	active, end := segments[len(segments)-1], l.owner.given.RecoveryPoint
 	err := active.Activate()
-	if err == nil && active.NextOffset() == l.owner.given.RecoveryPoint {
+	if err == nil && active.NextOffset() == end {
 		l.recovery.Clean = true
-		return true, nil
+		if err := l.collectEpochs(segments); err != nil {
+			return false, err
+		}
+		return true, l.reloadProducers(segments, end, true)
 	}
-	if errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, ErrCorrupt) || vfs.IsNoSpace(err) {
 		err = nil
 	}
 	return false, errors.Join(err, active.Retire())
@@ -787,6 +792,12 @@ func (l *Log) bound() error {
 // brokerClosed reports whether this is a partition of a broker that was shut
 // down properly.
 func (l *Log) brokerClosed() bool {
+	if l.owner != nil {
+		return l.owner.brokerClosed
+	}
+	if l.unmarked {
+		return true
+	}
 	_, err := l.opts.FS.Stat(filepath.Join(filepath.Dir(l.dir), layout.CleanShutdownName))
 	return err == nil
 }
