@@ -291,6 +291,7 @@ func TestNoFailureCostsADirWhatItHolds(t *testing.T) {
 	}
 	t.Logf("%d faults", n)
 }
+
 // K107: nothing is renamed or removed while it is open.
 func TestADirWorksWhereOpenFilesCannotBeMoved(t *testing.T) {
 	disk := logtest.NewDisk(logtest.DiskOptions{WindowsLike: true})

@@ -10,6 +10,12 @@
 //	rec, err := log.Get(at.BaseOffset)
 //	for rec, err := range log.Records(ctx, 0, nil) { ... }
 //
+// A [Dir] is a log directory, as a broker has it: many partitions that share one lock,
+// one limit of open files and one goroutine that maintains them.
+//
+//	dir, err := seglog.OpenDir("kafka-logs", seglog.DirOptions{})
+//	log, err := dir.Partition("orders", 0)
+//
 // # Durability
 //
 // Append returns when its batch is on disk, unless [Options.Sync] says
@@ -23,7 +29,7 @@
 // one lock, under which nothing is encoded, checksummed or synced. Readers take
 // no lock of the log: they hold the segment they read for the length of one read,
 // so retention and truncation never pull a file from under them. Lock order:
-// maintain, sync, append, then a segment's own.
+// maintain, sync, append, then a segment's own. Those of a Dir are in its comment.
 //
 // # Bytes
 //

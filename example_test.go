@@ -127,3 +127,40 @@ func TestREADMEShowsTheExample(t *testing.T) {
 	flat := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	require.Contains(t, flat(string(source)), flat(string(block[1])))
 }
+
+// A log directory has many partitions. Each is a Log, opened when it is asked for.
+func ExampleDir() {
+	path, err := os.MkdirTemp("", "")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(path)
+	settings, err := seglog.OptionsFromProperties(seglog.Options{}, map[string]string{"retention.ms": "-1", "segment.bytes": "1048576"})
+	if err != nil {
+		panic(err)
+	}
+	dir, err := seglog.OpenDir(path, seglog.DirOptions{Log: settings})
+	if err != nil {
+		panic(err)
+	}
+	defer dir.Close()
+	for n := range int32(2) {
+		log, err := dir.CreatePartition("orders", n, nil)
+		if err != nil {
+			panic(err)
+		}
+		if _, err := log.Append([]seglog.Record{{Value: fmt.Append(nil, "first of ", n)}}, nil); err != nil {
+			panic(err)
+		}
+	}
+	log, err := dir.Partition("orders", 1)
+	if err != nil {
+		panic(err)
+	}
+	record, err := log.Get(0)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(dir.Topics(), string(record.Value))
+	// Output: [orders] first of 1
+}
