@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/segment"
 )
 
 // maintenance is what a Dir does on its own. One goroutine does one thing at a time,
@@ -222,14 +224,13 @@ func (d *Dir) retention(first time.Time) *task {
 	}
 }
 
-// retain applies retention to one log, which is opened for it unless it keeps
-// everything. One that was set aside or is in the failed state is passed over: that was
+// retain applies retention to one log, which is opened for it if it may have something
+// to remove. One that was set aside or is in the failed state is passed over: that was
 // told before.
 func (d *Dir) retain(ctx context.Context, p *partition) error {
-	opts := d.opts.of(p.topic)
 	l := p.log.Load()
 	if l == nil || l.closed.Load() {
-		if opts.RetentionBytes < 0 && opts.RetentionTime < 0 || p.setAside.Load() != nil {
+		if p.setAside.Load() != nil || !p.mayHaveExpired(time.Now()) {
 			return nil
 		}
 		var err error
@@ -246,6 +247,60 @@ func (d *Dir) retain(ctx context.Context, p *partition) error {
 		return fmt.Errorf("partition %s: %w", p.topicPartition, err)
 	}
 	return nil
+}
+
+// mayHaveExpired looks at the files of a log that is not open, without changing any,
+// whether retention would remove its first segment. In doubt it may. Opening thousands
+// of logs to find that nothing is to be done would write to each of them.
+func (p *partition) mayHaveExpired(now time.Time) bool {
+	opts := p.dir.opts.of(p.topic)
+	entries, err := opts.FS.ReadDir(p.path)
+	if err != nil {
+		return true
+	}
+	first, firstSize, total := int64(-1), int64(0), int64(0)
+	for _, e := range entries {
+		f, ok := layout.ParseFile(e.Name())
+		if !ok || f.Kind != layout.Log || f.State != layout.Live {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return true
+		}
+		total += info.Size()
+		if first < 0 || f.Base < first {
+			first, firstSize = f.Base, info.Size()
+		}
+	}
+	switch {
+	case first < 0 || total == 0:
+		return false
+	case p.given.LogStartOffset > first:
+		return true // and perhaps above all of the segment
+	case !opts.CleanupPolicy.Deletes():
+		return false
+	case opts.RetentionBytes >= 0 && total-firstSize >= opts.RetentionBytes:
+		return true
+	}
+	return opts.RetentionTime >= 0 && p.isOlder(first, now.Add(-opts.RetentionTime))
+}
+
+// isOlder reports whether all records of a segment are older than a time, as far as its
+// files tell.
+func (p *partition) isOlder(base int64, than time.Time) bool {
+	s := segment.Open(p.path, base, segment.Options{FS: p.dir.opts.FS, ReadOnly: true})
+	defer s.Retire()
+	if err := s.Acquire(); err != nil {
+		return true
+	}
+	defer s.Release()
+	var c segment.Scanner
+	newest, err := s.LargestTimestamp(&c)
+	if err == nil && newest.Timestamp < 0 {
+		newest.Timestamp, err = s.ModTime()
+	}
+	return err != nil || newest.Timestamp < than.UnixMilli()
 }
 
 // flushMayBeDue is told of a log that was opened with this flush.ms, 0 for none.

@@ -89,17 +89,33 @@ func TestLogsThatWereNotOpenedAreRetained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		d := openDir(t, dir, manual)
-		for _, topic := range []string{"a", "b"} {
-			appendEach(t, create(t, d, topic, 0), aged(3, 2*time.Hour)...)
+		for topic, age := range map[string]time.Duration{"old": 2 * time.Hour, "kept": 2 * time.Hour, "young": time.Minute, "small": 0, "large": 0} {
+			l := create(t, d, topic, 0)
+			appendEach(t, l, aged(3, age)...)
+			_, err := l.Roll()
+			require.NoError(t, err)
+			appendEach(t, l, aged(3, age)...)
 		}
+		create(t, d, "empty", 0)
 		require.NoError(t, d.Close())
-		d = openDir(t, dir, seglog.DirOptions{Log: quick, Topics: map[string]seglog.Options{
-			"a": {RetentionTime: time.Hour}, "b": {RetentionTime: -1}}})
+		opts := seglog.DirOptions{Log: seglog.Options{RetentionTime: time.Hour}, Topics: map[string]seglog.Options{
+			"kept": {RetentionTime: -1}, "small": {RetentionBytes: 10_000}, "large": {RetentionBytes: 10}}}
+		d = openDir(t, dir, opts)
 		require.Zero(t, d.Stats().Open)
 		pass(time.Minute)
-		require.Equal(t, 1, d.Stats().Open, "one keeps everything, and needs not be opened for that")
-		require.Equal(t, int64(3), partition(t, d, "a", 0).Offsets().Start)
-		require.Equal(t, int64(0), partition(t, d, "b", 0).Offsets().Start)
+		require.Equal(t, 2, d.Stats().Open, "the others have nothing to remove, and need not be opened for that")
+		require.Equal(t, int64(6), partition(t, d, "old", 0).Offsets().Start)
+		require.Equal(t, int64(3), partition(t, d, "large", 0).Offsets().Start)
+		for _, topic := range []string{"kept", "young", "small", "empty"} {
+			require.Equal(t, int64(0), partition(t, d, topic, 0).Offsets().Start)
+		}
+		require.NoError(t, d.Close())
+
+		// They age all the same.
+		d = openDir(t, dir, opts)
+		pass(2 * time.Hour)
+		require.Equal(t, 1, d.Stats().Open)
+		require.Equal(t, int64(6), partition(t, d, "young", 0).Offsets().Start)
 	})
 }
 

@@ -166,7 +166,16 @@ func TestALogWithoutItsFilesGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// A failed log is closed without its mark; then the directory is not marked clean.
+// Row 278: that the marker is there says all; what an older broker wrote has no epoch.
+func TestAnEmptyCleanMarkerIsOne(t *testing.T) {
+	dir := brokerDir(t, "4.3.1")
+	writeFile(t, filepath.Join(dir, ".kafka_cleanshutdown"), nil)
+	d := openDir(t, dir, manual)
+	require.True(t, d.Stats().Clean)
+	require.NoError(t, d.Close())
+	require.Equal(t, `{"version":0,"brokerEpoch":-1}`, rootFiles(t, dir)[".kafka_cleanshutdown"])
+}
+
 func TestALogThatItsUserHasClosedIsOpenedAgain(t *testing.T) {
 	d := openDir(t, t.TempDir(), manual)
 	l := create(t, d, "orders", 0)
