@@ -58,3 +58,26 @@ func between(t *testing.T, page, name, table string) string {
 	require.True(t, ok, name)
 	return before + begin + table + end + after
 }
+
+// FuzzOptionsFromProperties: never panics; what is refused leaves the options as they
+// were and says why; what is accepted is accepted by Open too.
+func FuzzOptionsFromProperties(f *testing.F) {
+	for _, seed := range [][2]string{{"segment.bytes", "14"}, {"segment.jitter.ms", "9223372036854775807"},
+		{"compression.zstd.level", "-131072"}, {"compression.lz4.level", "17"}, {"compression.gzip.level", "9"},
+		{"retention.ms", "-1"}, {"cleanup.policy", "compact,delete"}, {"message.timestamp.after.max.ms", "0"}, {"x", ""}} {
+		f.Add(seed[0], seed[1], "zstd")
+		f.Add(seed[0], seed[1], "lz4")
+		f.Add(seed[0], seed[1], "gzip")
+	}
+	f.Fuzz(func(t *testing.T, key, value, codec string) {
+		base := Options{SegmentBytes: 1000}
+		o, err := OptionsFromProperties(base, map[string]string{key: value, "compression.type": codec})
+		if err != nil {
+			require.ErrorIs(t, err, ErrOption)
+			require.Equal(t, base, o)
+			return
+		}
+		_, err = o.resolve()
+		require.NoError(t, err)
+	})
+}

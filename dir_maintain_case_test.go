@@ -277,3 +277,51 @@ func TestADirThatIsBusyCloses(t *testing.T) {
 	}
 	require.LessOrEqual(t, left, 1)
 }
+
+// K023: what fails in one log does not keep the others from being maintained.
+func TestOneLogThatFailsDoesNotKeepOthersFromBeingMaintained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		var told []string
+		d := openDir(t, "logs", seglog.DirOptions{FS: disk.FS(),
+			Log:    seglog.Options{RetentionTime: time.Hour, Sync: seglog.SyncNever},
+			Events: seglog.DirEvents{MaintenanceFailed: func(cause error) { told = append(told, cause.Error()) }}})
+		for _, topic := range []string{"a", "b", "c"} {
+			l := create(t, d, topic, 0)
+			appendEach(t, l, aged(3, 2*time.Hour)...)
+			_, err := l.Roll()
+			require.NoError(t, err)
+			appendEach(t, l, aged(3, 0)...)
+		}
+		disk.Fail(logtest.Calls{Kind: logtest.Rename, Name: "logs/b-0/00000000000000000000.log"}, syscall.EIO)
+		pass(time.Minute)
+		require.Len(t, told, 1)
+		require.Contains(t, told[0], "partition b-0")
+		require.Equal(t, int64(3), partition(t, d, "a", 0).Offsets().Start)
+		require.Equal(t, int64(3), partition(t, d, "c", 0).Offsets().Start)
+		disk.Heal()
+		require.NoError(t, d.Close())
+	})
+}
+
+// A log whose disk has failed is closed without its mark, and so is the directory.
+func TestADirWithAFailedLogIsNotMarkedClean(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := manual
+	opts.FS = disk.FS()
+	d := openDir(t, "logs", opts)
+	for _, topic := range []string{"a", "b"} {
+		appendEach(t, create(t, d, topic, 0), many(3, 1)...)
+	}
+	disk.Fail(logtest.Calls{Kind: logtest.Sync, Name: "logs/a-0/*.log"}, syscall.EIO)
+	require.ErrorIs(t, partition(t, d, "a", 0).Sync(), seglog.ErrFailed)
+	appendEach(t, partition(t, d, "b", 0), one(1, "goes on"))
+	disk.Heal()
+	d.Close()
+	_, err := disk.ReadFile("logs/.kafka_cleanshutdown")
+	require.ErrorIs(t, err, os.ErrNotExist)
+	d = openDir(t, "logs", opts)
+	require.False(t, d.Stats().Clean)
+	require.False(t, stats(t, partition(t, d, "a", 0)).Recovery.Clean)
+	require.True(t, stats(t, partition(t, d, "b", 0)).Recovery.Clean)
+}
