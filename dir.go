@@ -27,9 +27,8 @@ import (
 // A Dir owns its logs: it opens them when they are first asked for, keeps the number
 // of open files in bounds, maintains them, and closes them when it is closed.
 //
-// Lock order: partition.mu, checkpoints, mu. Only boundOpen, which waits for none of
-// them, is called with a lock of a log held; a log's own locks come between
-// partition.mu and checkpoints.
+// Lock order: maintenance.turn, partition.mu, a log's own locks, checkpoints, mu. Who
+// holds reclaiming waits for no lock of a log, and who waits for it holds no segment.
 type Dir struct {
 	path string
 	opts DirOptions // resolved
@@ -261,7 +260,8 @@ func (d *Dir) Path() string { return d.path }
 //
 // A partition whose log is damaged is set aside: its error is returned, by this call
 // and all others, until the Dir was opened again. Other errors are those of a try,
-// and the next call tries again.
+// and the next call tries again. A log in the failed state is returned as it is; once
+// it was closed, which its user may do, the next call opens and recovers it.
 func (d *Dir) Partition(topic string, n int32) (*Log, error) {
 	p, err := d.partition(topicPartition{topic, n})
 	if err == nil {

@@ -261,6 +261,9 @@ func (p *partition) mayHaveExpired(now time.Time) bool {
 	first, firstSize, total := int64(-1), int64(0), int64(0)
 	for _, e := range entries {
 		f, ok := layout.ParseFile(e.Name())
+		if ok && f.State == layout.Deleted {
+			return true // left to be removed, which opening does
+		}
 		if !ok || f.Kind != layout.Log || f.State != layout.Live {
 			continue
 		}

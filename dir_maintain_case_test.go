@@ -325,3 +325,25 @@ func TestADirWithAFailedLogIsNotMarkedClean(t *testing.T) {
 	require.False(t, stats(t, partition(t, d, "a", 0)).Recovery.Clean)
 	require.True(t, stats(t, partition(t, d, "b", 0)).Recovery.Clean)
 }
+
+// Files that were still to be removed when a Dir was closed go although nobody asks for
+// their log.
+func TestFilesLeftToBeRemovedGoAfterTheNextOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		opts := seglog.DirOptions{Log: seglog.Options{RetentionTime: time.Hour}}
+		d := openDir(t, dir, opts)
+		l := create(t, d, "topic", 0)
+		appendEach(t, l, aged(3, 2*time.Hour)...)
+		_, err := l.Roll()
+		require.NoError(t, err)
+		appendEach(t, l, aged(3, 0)...)
+		pass(45 * time.Second)
+		require.Equal(t, 3, deletedFiles(t, dir))
+		require.NoError(t, d.Close())
+		require.Equal(t, 3, deletedFiles(t, dir))
+		openDir(t, dir, opts)
+		pass(45 * time.Second)
+		require.Zero(t, deletedFiles(t, dir))
+	})
+}
