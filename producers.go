@@ -149,9 +149,11 @@ func (l *Log) endTransaction(p Producer, result TransactionResult, opts *AppendO
 func (l *Log) AbortTransaction(producerID int64, opts *AppendOptions) (AppendResult, error) {
 	l.append.Lock()
 	err := l.knowProducersLocked()
-	var known producerstate.Entry
+	known := producerstate.Entry{CurrentTxnFirstOffset: producerstate.NoOffset}
 	if err == nil {
-		known, _ = l.append.producers.Producer(producerID)
+		if e, ok := l.append.producers.Producer(producerID); ok {
+			known = e
+		}
 	}
 	l.append.Unlock()
 	if err != nil {

@@ -30,3 +30,13 @@ func lockFile(f *os.File, mode LockMode) error {
 	}
 	return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
 }
+
+func unlockFile(f *os.File) error {
+	err := control(f, func(fd uintptr) error {
+		return retry(func() error { return unix.Flock(int(fd), unix.LOCK_UN) })
+	})
+	if err != nil {
+		return &fs.PathError{Op: "unlock", Path: f.Name(), Err: err}
+	}
+	return nil
+}

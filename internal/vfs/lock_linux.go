@@ -28,6 +28,14 @@ func lockFile(f *os.File, mode LockMode) error {
 	return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
 }
 
+func unlockFile(f *os.File) error {
+	lock := unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart}
+	if err := fcntl(f, unix.F_OFD_SETLK, &lock); err != nil {
+		return &fs.PathError{Op: "unlock", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
 func wholeFile(mode LockMode) unix.Flock_t {
 	kind := int16(unix.F_WRLCK)
 	if mode == Shared {

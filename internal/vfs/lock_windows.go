@@ -27,3 +27,13 @@ func lockFile(f *os.File, mode LockMode) error {
 	}
 	return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
 }
+
+func unlockFile(f *os.File) error {
+	err := control(f, func(fd uintptr) error {
+		return windows.UnlockFileEx(windows.Handle(fd), 0, math.MaxUint32, math.MaxInt32, new(windows.Overlapped))
+	})
+	if err != nil {
+		return &fs.PathError{Op: "unlock", Path: f.Name(), Err: err}
+	}
+	return nil
+}

@@ -53,7 +53,7 @@ func (osFS) Lock(name string, mode LockMode) (io.Closer, error) {
 		// A Kafka broker removes its lock file when it stops. If that happened
 		// between our open and our lock, we hold a file no one else will find.
 		if sameFile(f, name) {
-			return f, nil
+			return heldLock{f}, nil
 		}
 		if err := f.Close(); err != nil {
 			return nil, err
@@ -61,6 +61,13 @@ func (osFS) Lock(name string, mode LockMode) (io.Closer, error) {
 	}
 	return nil, &LockError{Name: name}
 }
+
+// heldLock is a locked file. Closing it is not enough to let go of the lock: a child
+// process that is being started by someone else has a copy of the descriptor for a
+// moment, and the lock lives as long as the last one.
+type heldLock struct{ *os.File }
+
+func (l heldLock) Close() error { return errors.Join(unlockFile(l.File), l.File.Close()) }
 
 // openLock opens for writing only where an exclusive lock demands it, so that a
 // shared one works on a file that may only be read.

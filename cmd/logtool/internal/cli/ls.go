@@ -23,13 +23,15 @@ func newLsCommand(app *App) *cobra.Command {
 	var opts lsOptions
 	cmd := &cobra.Command{
 		Use:   "ls DIR",
-		Short: "segments, one per line",
-		Long: `List the segments of a log. Nothing is written, and a writer may be at work.
+		Short: "segments, one per line, or the partitions of a log directory",
+		Long: `List the segments of a log, or the partitions of a log directory. Nothing is written,
+and a writer or a broker may be at work.
 
 RECORDS is how many offsets a segment has. Compaction leaves fewer records than
 that, and so do transactions; stat counts what is there. LAST TIME is the largest
 timestamp. INDEX and TIMEINDEX are numbers of entries.`,
 		Example: `  logtool ls orders-0
+  logtool ls /var/lib/kafka/data
   logtool ls orders-0 -o json | jq -s 'map(.size) | add'`,
 		GroupID:           groupInspect,
 		Args:              oneArg("DIR"),
@@ -39,11 +41,17 @@ timestamp. INDEX and TIMEINDEX are numbers of entries.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return opts.run(app, args[0]) },
 	}
 	opts.span.AddFlags(cmd, app.Now)
-	cmd.Flags().BoolVar(&opts.all, "all", false, "other files too: leftovers, checkpoints, foreign ones")
+	cmd.Flags().BoolVar(&opts.all, "all", false, "other files too: leftovers, checkpoints, foreign ones; of a log directory, other directories")
 	return cmd
 }
 
 func (o *lsOptions) run(app *App, dir string) error {
+	if roof, ok, err := findLogDir(app, dir); err == nil && ok {
+		if o.span.IsSet() {
+			return UsageErrorf("--from and --to are about one partition, and %s is a log directory", dir)
+		}
+		return roof.list(o.all)
+	}
 	log, err := app.OpenLog(dir)
 	if err != nil {
 		return err

@@ -25,6 +25,8 @@ func commands() []func(*App) *cobra.Command {
 		newDumpCommand,
 		newCatCommand,
 		newLookupCommand,
+		newProducersCommand,
+		newTransactionsCommand,
 		newVerifyCommand,
 		newReindexCommand,
 		newRecoverCommand,

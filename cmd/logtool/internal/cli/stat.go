@@ -26,8 +26,8 @@ func newStatCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stat DIR",
 		Short: "the whole log in ten lines",
-		Long: `Tell the figures of a log. The header of every batch is read. Nothing is written,
-and a writer may be at work.
+		Long: `Tell the figures of a log, or of a log directory. The header of every batch of a log
+is read. Nothing is written, and a writer or a broker may be at work.
 
 With --scan the records are counted one by one and checksums verified: the only
 way to know how many records are in compressed batches of the formats before
@@ -39,6 +39,9 @@ Kafka 0.11.`,
 		ValidArgsFunction: completeDirs,
 		Annotations:       exitStatus("0 nothing wrong was met, 1 could not read, 2 usage, 3 damage was met."),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if roof, ok, err := findLogDir(app, args[0]); err == nil && ok {
+				return roof.stat()
+			}
 			return opts.run(cmd.Context(), app, args[0])
 		},
 	}

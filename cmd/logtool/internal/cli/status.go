@@ -63,7 +63,7 @@ func status(err error) int {
 		errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, producerstate.ErrCorrupt), errors.Is(err, txnindex.ErrCorrupt),
 		errors.As(err, &badIndex):
 		return statusDamage
-	case errors.Is(err, ErrNotFound), errors.Is(err, seglog.ErrOffsetOutOfRange), errors.Is(err, seglog.ErrNoRecord):
+	case errors.Is(err, ErrNotFound), errors.Is(err, seglog.ErrNoTransaction), errors.Is(err, seglog.ErrOffsetOutOfRange), errors.Is(err, seglog.ErrNoRecord):
 		return statusNotFound
 	default:
 		return statusFailed

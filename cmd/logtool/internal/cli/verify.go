@@ -20,13 +20,14 @@ func newVerifyCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify DIR|FILE",
 		Short: "every checksum, every index entry",
-		Long: `Check every checksum and index entry of a log or of one file. Nothing is written.
+		Long: `Check every checksum and index entry of a log, of one file, or of all logs of a log
+directory. Nothing is written.
 
 Findings are damage, a warning for what costs no record and is repaired when the
 log is next opened for writing, or a note. Only damage makes the exit status 3.
 After a bad batch the check goes on with the next good one. A log may be checked
 while it is written to: what is still being written at its end is then no fault.`,
-		Example:           "  logtool verify orders-0\n  logtool verify orders-0/00000000000000041022.index -o json",
+		Example:           "  logtool verify orders-0\n  logtool verify /var/lib/kafka/data\n  logtool verify orders-0/00000000000000041022.index -o json",
 		GroupID:           groupCheck,
 		Args:              oneArg("DIR or FILE"),
 		ValidArgsFunction: completePath,
@@ -49,30 +50,16 @@ func (o *verifyOptions) run(ctx context.Context, path string) error {
 	if o.jobs < 0 {
 		return UsageErrorf("--jobs %d: want 0 or more", o.jobs)
 	}
+	if roof, ok, err := findLogDir(o.app, path); err == nil && ok {
+		return o.all(ctx, roof)
+	}
 	o.app.Verbosef("checking %s", path)
-	var written error
-	var mu sync.Mutex // progress is told by other goroutines than problems are
-	progress := o.app.Progress("checking")
-	report, err := seglog.Verify(ctx, path, seglog.VerifyOptions{
-		Quick: o.quick, Jobs: o.jobs, FailFast: o.failFast,
-		OnProblem: func(p seglog.Problem) {
-			mu.Lock()
-			defer mu.Unlock()
-			progress.Clear()
-			written = errors.Join(written, o.problem(p))
-		},
-		Progress: func(done, total int64) {
-			mu.Lock()
-			defer mu.Unlock()
-			progress.Update(done, total)
-		},
-	})
-	progress.Clear()
+	report, err := o.check(ctx, path, "")
 	switch {
-	case written != nil:
-		return written
+	case errors.Is(err, errWriting):
+		return err
 	case errors.Is(err, seglog.ErrNotALog):
-		return Hint(err, "name the directory of one partition, the one that holds the .log files, or one of its files")
+		return Hint(err, "name the directory of one partition, the one that holds the .log files, one of its files, or a log directory")
 	case err != nil && (report.Damage == 0 || errors.Is(err, context.Canceled)):
 		return err
 	case err != nil:
@@ -88,8 +75,114 @@ func (o *verifyOptions) run(ctx context.Context, path string) error {
 	return Told(ErrDamage)
 }
 
+// errWriting is an error of printing.
+var errWriting = errors.New("write results")
+
+// check checks a log or a file of one, and prints what it finds. partition, if not
+// empty, is printed with it.
+func (o *verifyOptions) check(ctx context.Context, path, partition string) (seglog.VerifyReport, error) {
+	var written error
+	var mu sync.Mutex // progress is told by other goroutines than problems are
+	progress := o.app.Progress(strings.TrimSpace("checking " + partition))
+	report, err := seglog.Verify(ctx, path, seglog.VerifyOptions{
+		Quick: o.quick, Jobs: o.jobs, FailFast: o.failFast,
+		OnProblem: func(p seglog.Problem) {
+			mu.Lock()
+			defer mu.Unlock()
+			progress.Clear()
+			written = errors.Join(written, o.problem(p, partition))
+		},
+		Progress: func(done, total int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			progress.Update(done, total)
+		},
+	})
+	progress.Clear()
+	if written != nil {
+		return report, fmt.Errorf("%w: %w", errWriting, written)
+	}
+	return report, err
+}
+
+// all checks every partition of a log directory. One that cannot be checked costs
+// the others nothing.
+func (o *verifyOptions) all(ctx context.Context, d *logDir) error {
+	var sum dirReport
+	for _, p := range d.partitions {
+		name := filepath.Base(d.dir(p))
+		o.app.Verbosef("checking %s", d.dir(p))
+		r, err := o.check(ctx, d.dir(p), name)
+		if errors.Is(err, errWriting) || errors.Is(err, context.Canceled) {
+			return err
+		}
+		if err != nil {
+			sum.failed++
+			o.app.sayf("%s: %v", name, err)
+		}
+		sum.add(r)
+		if o.failFast && r.Damage > 0 {
+			break
+		}
+	}
+	if err := o.tell(sum); err != nil {
+		return err
+	}
+	switch {
+	case sum.damaged > 0:
+		return Told(ErrDamage)
+	case sum.failed > 0:
+		return fmt.Errorf("%s could not be checked", plural(int64(sum.failed), "partition", "partitions"))
+	}
+	return nil
+}
+
+// dirReport is what was found in a whole log directory.
+type dirReport struct {
+	partitions, damaged, failed       int
+	segments, batches, records, bytes int64
+	problems, warnings, notes         int64
+}
+
+func (s *dirReport) add(r seglog.VerifyReport) {
+	s.partitions++
+	if r.Damage > 0 {
+		s.damaged++
+	}
+	s.segments += int64(r.Segments)
+	s.batches += r.Batches
+	s.records += r.Records
+	s.bytes += r.Bytes
+	s.problems += int64(r.Damage)
+	s.warnings += int64(r.Warnings)
+	s.notes += int64(r.Notes)
+}
+
+func (o *verifyOptions) tell(s dirReport) error {
+	out := o.app.Out
+	if out.JSON() {
+		return out.Emit(out.Object("directory_summary").Int("partitions", int64(s.partitions)).
+			Int("damaged_partitions", int64(s.damaged)).Int("unchecked_partitions", int64(s.failed)).
+			Int("segments", s.segments).Int("batches", s.batches).Int("records", s.records).Int("bytes", s.bytes).
+			Int("problems", s.problems).Int("warnings", s.warnings).Int("notes", s.notes))
+	}
+	err := out.Linef("checked %s, %s, %s, %s", plural(int64(s.partitions), "partition", "partitions"),
+		plural(s.segments, "segment", "segments"), plural(s.batches, "batch", "batches"), plural(s.records, "record", "records"))
+	if err != nil {
+		return err
+	}
+	if s.problems > 0 {
+		return out.Linef("%s in %d of %s", plural(s.problems, "problem", "problems"), s.damaged, plural(int64(s.partitions), "partition", "partitions"))
+	}
+	verdict := out.Paint(Good, "ok")
+	if s.warnings > 0 {
+		verdict += ", " + plural(s.warnings, "warning", "warnings")
+	}
+	return out.Linef("%s", verdict)
+}
+
 // problem prints one finding.
-func (o *verifyOptions) problem(p seglog.Problem) error {
+func (o *verifyOptions) problem(p seglog.Problem, partition string) error {
 	out := o.app.Out
 	if !out.JSON() {
 		text, style := p.Text(), Bad
@@ -97,9 +190,13 @@ func (o *verifyOptions) problem(p seglog.Problem) error {
 			text, style = p.Severity.String()+": "+text, Dim
 		}
 		// The files of a segment line up, save for the longest names.
-		return out.Linef("%-27s %s", p.File+":", out.Paint(style, text))
+		return out.Linef("%-27s %s", filepath.Join(partition, p.File)+":", out.Paint(style, text))
 	}
-	return out.Emit(addProblem(out.Object("problem"), p))
+	obj := addProblem(out.Object("problem"), p)
+	if partition != "" {
+		obj.String("partition", partition)
+	}
+	return out.Emit(obj)
 }
 
 // addProblem adds the fields of a finding.

@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/record"
+)
+
+// logDir is a log directory: partitions under one roof, as a broker has them.
+// Nothing in it is locked or written, and a broker may be at work.
+type logDir struct {
+	app        *App
+	path       string
+	partitions []layout.Dir // live ones, by topic and number
+	others     []otherDir
+}
+
+// otherDir is a directory that holds no live partition.
+type otherDir struct{ name, state string }
+
+// findLogDir reports whether path is a log directory, and what is in it: it has
+// directories that are named as partitions are, and no segment of its own.
+func findLogDir(app *App, path string) (*logDir, bool, error) {
+	entries, err := app.FS.ReadDir(path)
+	if err != nil {
+		return nil, false, err
+	}
+	d := &logDir{app: app, path: path}
+	roof := false // a file that only a log directory has
+	for _, e := range entries {
+		if f, ok := layout.ParseFile(e.Name()); ok && !e.IsDir() {
+			if f.Kind == layout.Log {
+				return nil, false, nil
+			}
+			roof = roof || f.Kind == layout.RecoveryPoint || f.Kind == layout.MetaProperties
+		}
+		d.add(e)
+	}
+	slices.SortFunc(d.partitions, func(a, b layout.Dir) int {
+		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
+			return c
+		}
+		return int(a.Partition) - int(b.Partition)
+	})
+	return d, roof || len(d.partitions) > 0, nil
+}
+
+func (d *logDir) add(e fs.DirEntry) {
+	if !e.IsDir() || layout.ReservedDir(e.Name()) {
+		return
+	}
+	name, err := layout.ParseDir(e.Name())
+	switch {
+	case err != nil:
+		return // somebody else's
+	case name.State == layout.Live:
+		d.partitions = append(d.partitions, name)
+	default:
+		d.others = append(d.others, otherDir{e.Name(), name.State.String()})
+	}
+}
+
+func (d *logDir) dir(p layout.Dir) string {
+	return filepath.Join(d.path, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
+}
+
+// partitionFigures is what ls and stat tell of one partition.
+type partitionFigures struct {
+	seglog.Stats
+	lastTime int64
+}
+
+// figures opens a partition. What cannot be read of it is the error.
+func (d *logDir) figures(p layout.Dir) (partitionFigures, error) {
+	f := partitionFigures{lastTime: record.NoTimestamp}
+	log, err := d.app.OpenLog(d.dir(p))
+	if err != nil {
+		return f, err
+	}
+	defer log.Close()
+	if f.Stats, err = log.Stats(); err != nil {
+		return f, err
+	}
+	newest, found, err := log.OffsetForTime(seglog.MaxTimestamp)
+	if found {
+		f.lastTime = newest.Timestamp
+	}
+	return f, err
+}
+
+// list prints a line for each partition.
+func (d *logDir) list(all bool) error {
+	out := d.app.Out
+	table := out.Table(Left("TOPIC"), Right("PARTITION"), Right("START"), Right("END"), Right("SEGMENTS"), Right("SIZE"), Left("LAST TIME"), Left("STATE"))
+	damaged := 0
+	for _, p := range d.partitions {
+		f, err := d.figures(p)
+		state, style := "live", Style("")
+		if err != nil {
+			if !isDamage(err) && !errors.Is(err, seglog.ErrNotALog) {
+				return fmt.Errorf("%s: %w", d.dir(p), err)
+			}
+			damaged++
+			state, style = "damaged", Bad
+			d.app.sayf("%s: %v", d.dir(p), err)
+		}
+		if out.JSON() {
+			err = out.Emit(out.Object("partition").String("topic", p.Topic).Int("partition", int64(p.Partition)).
+				Int("start_offset", f.Start).Int("end_offset", f.End).Int("segments", int64(f.Segments)).
+				Int("size", f.Size).Time("last_time", f.lastTime).String("state", state))
+		} else {
+			err = table.Row(p.Topic, p.Partition, f.Start, f.End, f.Segments, out.Size(f.Size), timeTextSeconds(f.lastTime), Styled(style, state))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, o := range d.others {
+		if !all {
+			break
+		}
+		if out.JSON() {
+			if err := out.Emit(out.Object("directory").String("name", o.name).String("state", o.state)); err != nil {
+				return err
+			}
+		} else if err := table.Row(o.name, "-", "-", "-", "-", "-", "-", o.state); err != nil {
+			return err
+		}
+	}
+	if !out.JSON() {
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	if damaged > 0 {
+		return Hint(Damagef("%s cannot be read", plural(int64(damaged), "partition", "partitions")), "logtool verify "+d.path)
+	}
+	return nil
+}
+
+// isDamage reports whether an error is about what is stored.
+func isDamage(err error) bool { return status(err) == statusDamage }
+
+// dirFigures is what stat tells of a log directory.
+type dirFigures struct {
+	topics, partitions, segments, damaged int
+	size, records                         int64
+	identity                              checkpoint.MetaProperties
+	hasIdentity                           bool
+	close                                 string
+}
+
+func (d *logDir) stat() error {
+	f := dirFigures{partitions: len(d.partitions)}
+	topics := map[string]bool{}
+	progress := d.app.Progress("reading " + d.path)
+	for i, p := range d.partitions {
+		topics[p.Topic] = true
+		progress.Update(int64(i), int64(len(d.partitions)))
+		one, err := d.figures(p)
+		if err != nil {
+			f.damaged++
+			progress.Clear()
+			d.app.sayf("%s: %v", d.dir(p), err)
+			continue
+		}
+		f.segments += one.Segments
+		f.size += one.Size
+		f.records += one.End - one.Start
+	}
+	progress.Clear()
+	f.topics = len(topics)
+	d.surroundings(&f)
+	if err := d.tell(f); err != nil {
+		return err
+	}
+	if f.damaged > 0 {
+		return Hint(Damagef("%s cannot be read", plural(int64(f.damaged), "partition", "partitions")), "logtool verify "+d.path)
+	}
+	return nil
+}
+
+func (d *logDir) surroundings(f *dirFigures) {
+	m, err := checkpoint.ReadMetaProperties(d.app.FS, filepath.Join(d.path, layout.MetaPropertiesName))
+	f.identity, f.hasIdentity = m, err == nil
+	_, err = d.app.FS.Stat(filepath.Join(d.path, layout.CleanShutdownName))
+	switch {
+	case dirHeldByWriter(d.app.FS, d.path):
+		f.close = "open: a writer or a broker is at work"
+	case err == nil:
+		f.close = "clean"
+	default:
+		f.close = "not clean, or its logs were opened one by one since"
+	}
+}
+
+func (d *logDir) tell(f dirFigures) error {
+	out := d.app.Out
+	if out.JSON() {
+		obj := out.Object("log_directory").Text("directory", d.path).Int("topics", int64(f.topics)).
+			Int("partitions", int64(f.partitions)).Int("damaged_partitions", int64(f.damaged)).
+			Int("other_directories", int64(len(d.others))).Int("segments", int64(f.segments)).
+			Int("offsets", f.records).Int("size", f.size).Text("last_close", f.close)
+		if f.hasIdentity {
+			obj.String("cluster_id", f.identity.ClusterID).Int("node_id", int64(f.identity.NodeID))
+		} else {
+			obj.Null("cluster_id").Null("node_id")
+		}
+		return out.Emit(obj)
+	}
+	table := out.Table(Left(""), Left("")).Plain()
+	table.Row("directory", escaped(d.path))
+	table.Row("partitions", fmt.Sprintf("%s of %s", commas(int64(f.partitions)), plural(int64(f.topics), "topic", "topics")))
+	if f.damaged > 0 {
+		table.Row("damaged", Styled(Bad, commas(int64(f.damaged))))
+	}
+	if len(d.others) > 0 {
+		table.Row("others", fmt.Sprintf("%s: deleted, future or stray", commas(int64(len(d.others)))))
+	}
+	table.Row("segments", commas(int64(f.segments)))
+	table.Row("offsets", commas(f.records))
+	table.Row("log size", out.Size(f.size))
+	if f.hasIdentity {
+		table.Row("cluster", f.identity.ClusterID)
+		table.Row("node", f.identity.NodeID)
+	}
+	table.Row("last close", f.close)
+	return table.Flush()
+}
