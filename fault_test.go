@@ -286,3 +286,32 @@ func TestAFullDiskDoesNotKeepALogShut(t *testing.T) {
 		})
 	}
 }
+
+// A kernel that cannot write a page reports it to one sync, and shows the page as if it
+// had been written as long as it runs. An open that finds it there must not take it for
+// durable: it is written again.
+func TestWhatAFailedSyncLeftInMemoryIsWrittenAgainByTheNextOpen(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := seglog.Options{FS: disk.FS(), SegmentBytes: 2000}
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(30, 0)...)
+	disk.FailAndForget(logtest.Calls{Kind: logtest.Sync, Name: "*log*", Nth: 1}, syscall.EIO)
+	_, err = l.Append(many(5, 30), nil)
+	require.ErrorIs(t, err, seglog.ErrFailed)
+	_ = l.Close()
+	disk.Heal()
+
+	l, err = seglog.Open("log", opts) // in the same boot
+	require.NoError(t, err)
+	end := l.Offsets().Durable
+	require.Equal(t, int64(35), end, "what the failed append wrote is seen, and counts")
+	require.NoError(t, l.Close())
+	for state := range disk.States(50, 1) { // now the power goes out
+		opts.FS = state.FS()
+		l, err := seglog.Open("log", opts)
+		require.NoError(t, err, "%s", state)
+		require.Len(t, readAll(t, l, 0), int(end), "%s", state)
+		require.NoError(t, l.Close())
+	}
+}

@@ -511,7 +511,7 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if err := l.reloadForRecovery(segments, i, first); err != nil {
 			return err
 		}
-		o := segment.RecoverOptions{MayOverflow: !l.ours, Visit: func(_ int64, b record.Batch) error { return l.recovered(s, b, &it) }}
+		o := segment.RecoverOptions{MayOverflow: !l.ours, Rewrite: l.ours && known, Visit: func(_ int64, b record.Batch) error { return l.recovered(s, b, &it) }}
 		if known {
 			o.Durable = l.state.RecoveryPoint
 		}

@@ -42,6 +42,10 @@ type RecoverOptions struct {
 	// ends the recovery with a *CorruptionError, and the log stays as it is.
 	// What is missing at the end is missing, and cut all the same.
 	Durable int64
+	// Rewrite has what lies above Durable written again, as it is. A sync of the
+	// process before may have failed, and a kernel then shows what it could not
+	// write as long as it runs, takes it for written, and syncs it no more.
+	Rewrite bool
 	// MayOverflow is set for a segment that an old broker may have written: a
 	// batch whose offset does not fit is then good, and ends the recovery with
 	// ErrOffsetOverflow. Otherwise it is damage.
@@ -87,6 +91,9 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 	}
 	s.size.Store(p.out.Bytes)
 	if p.out.Cut == 0 {
+		if o.Rewrite {
+			return p.out, s.rewrite(p.unsure, end)
+		}
 		return p.out, nil
 	}
 	if p.stranded {
@@ -98,6 +105,11 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 	// end up behind bytes that a second recovery stops at.
 	if err := s.open.log.Truncate(p.out.Bytes); err != nil {
 		return p.out, err
+	}
+	if o.Rewrite {
+		if err := s.rewrite(p.unsure, p.out.Bytes); err != nil {
+			return p.out, err
+		}
 	}
 	return p.out, s.open.log.Sync()
 }
@@ -120,6 +132,27 @@ func (s *Segment) openForRecoveryLocked() error {
 		return err
 	}
 	return s.open.txn.Reset()
+}
+
+// rewrite sets the size of the file again and writes bytes over themselves, so that the
+// next sync is about them. On a full disk of a kind that needs room for it, it is left
+// out: a log must open there.
+func (s *Segment) rewrite(from, end int64) error {
+	if from == end {
+		return nil
+	}
+	// The size that it has already would be no change.
+	err := errors.Join(s.open.log.Truncate(end+1), s.open.log.Truncate(end))
+	if err == nil {
+		err = s.eachChunk(from, end, func(b []byte, pos int64) error {
+			_, err := vfs.WriteFull(s.open.log, b, pos)
+			return err
+		})
+	}
+	if vfs.IsNoSpace(err) {
+		return nil
+	}
+	return err
 }
 
 // setAside copies what is about to be cut off to a file beside the log. A crash
@@ -342,7 +375,8 @@ type replay struct {
 	overflowBelow int64 // see ReindexOptions
 
 	out         Recovery
-	stranded    bool // good batches lie behind the damage
+	stranded    bool  // good batches lie behind the damage
+	unsure      int64 // position of the first batch that is not known to be on disk
 	newest      TimestampOffset
 	lastIndexed int64
 	walk        Walker
@@ -474,6 +508,9 @@ func (p *replay) take(part Part) error {
 		p.lastIndexed = part.Position
 	}
 	s.nextOffset = h.LastOffset + 1
+	if p.recovery != nil && s.nextOffset <= p.recovery.Durable {
+		p.unsure = part.Position + part.Size
+	}
 	p.out.Batches++
 	if p.visit == nil {
 		return nil
