@@ -272,7 +272,8 @@ func (l *Log) appendAssignedLocked(b record.Batch, origin producerstate.Origin, 
 		if verdict.Duplicate {
 			return AppendResult{verdict.BaseOffset, verdict.LastOffset, verdict.Timestamp, true}, nil
 		}
-		w.producers = []producerstate.Batch{d}
+		l.append.one[0] = d
+		w.producers = l.append.one[:]
 	}
 	if err := l.assignEpochLocked(l.append.epoch, base); err != nil {
 		return AppendResult{}, named(err)
@@ -340,19 +341,27 @@ func (l *Log) appendReplicated(b []byte, opts *AppendOptions) (AppendResult, err
 }
 
 func (l *Log) writeReplicatedLocked(w write) error {
-	err := l.writableLocked()
-	for _, e := range w.epochs {
-		if err == nil {
-			err = named(l.assignEpochLocked(e.Epoch, e.StartOffset))
-		}
+	if err := l.writableLocked(); err != nil {
+		return err
 	}
-	if err == nil {
-		err = l.writeLocked(w)
-	}
-	if err != nil {
+	if !l.knowsEpochsLocked(w.epochs) {
+		before, epoch := l.epochs.Entries(), l.append.epoch
+		// One that was begun, and nothing written in it, does not count against what the
+		// leader has.
 		l.epochs.TruncateFromEnd(l.end.Load())
+		for _, e := range w.epochs {
+			if err := l.assignEpochLocked(e.Epoch, e.StartOffset); err != nil {
+				l.takeBackEpochsLocked(before, epoch)
+				return named(err)
+			}
+		}
+		if err := l.writeLocked(w); err != nil {
+			l.takeBackEpochsLocked(before, epoch)
+			return err
+		}
+		return nil
 	}
-	return err
+	return l.writeLocked(w)
 }
 
 // write is a set of batches to be written, and what it says.

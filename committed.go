@@ -1,6 +1,7 @@
 package seglog
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -143,13 +144,14 @@ func (a *aborted) knows(b record.Batch) bool {
 	return a.from <= b.BaseOffset() && b.LastOffset() < a.to
 }
 
-// collect finds the aborted transactions with records in [from, to), which must lie
-// below the last stable offset. segment s holds from, and is acquired.
-func (l *Log) collectAborted(a *aborted, s *segment.Segment, from, to int64) error {
+// collectAborted finds the aborted transactions with records in [from, to), which
+// must lie below the last stable offset. Segment s of the set holds from, and is
+// acquired.
+func (l *Log) collectAborted(a *aborted, set *segmentSet, s *segment.Segment, from, to int64) error {
 	*a = aborted{from: from, to: to, found: a.found[:0], spans: a.spans}
 	clear(a.spans)
 	var err error
-	if a.found, err = l.abortedBetween(a.found, s, from, to); err != nil {
+	if a.found, err = l.abortedBetween(a.found, set, s, from, to); err != nil {
 		a.to = from
 		return err
 	}
@@ -163,10 +165,10 @@ func (l *Log) collectAborted(a *aborted, s *segment.Segment, from, to int64) err
 }
 
 // abortedBetween searches the lists of the segments from s on, as far as need be
-// (UnifiedLog.collectAbortedTransactions). s is acquired, and stays so.
-func (l *Log) abortedBetween(dst []segment.AbortedTxn, s *segment.Segment, from, to int64) ([]segment.AbortedTxn, error) {
+// (UnifiedLog.collectAbortedTransactions). s is acquired, and stays so. If another
+// was removed from the set meanwhile the error matches segment.ErrRetired.
+func (l *Log) abortedBetween(dst []segment.AbortedTxn, set *segmentSet, s *segment.Segment, from, to int64) ([]segment.AbortedTxn, error) {
 	dst, complete, err := s.Aborted(dst, from, to)
-	set := l.set.Load()
 	for next := set.after(s.Base()); err == nil && !complete && next != nil; next = set.after(next.Base()) {
 		if err = l.acquire(next); err == nil {
 			dst, complete, err = next.Aborted(dst, from, to)
@@ -184,5 +186,8 @@ func (l *Log) checkProducerLocked(b record.Batch, origin producerstate.Origin) (
 		return d, producerstate.Verdict{}, invalid(err)
 	}
 	verdict, err := l.append.producers.Check(d, origin)
+	if errors.Is(err, producerstate.ErrInvalidRecord) {
+		err = invalid(err)
+	}
 	return d, verdict, err
 }

@@ -80,16 +80,33 @@ func (l *Log) assignEpochLocked(epoch int32, offset int64) error {
 	if latest, ok := l.epochs.Latest(); ok && latest.Epoch == epoch && latest.StartOffset <= offset && !l.append.epochsUnsaved {
 		return nil
 	}
+	before := l.epochs.Entries()
 	if _, err := l.epochs.Assign(epoch, offset); err != nil {
 		return err
 	}
 	l.append.epochsUnsaved = true
 	if err := l.epochs.Flush(l.opts.FS, l.epochPath()); err != nil {
+		l.epochs.Restore(before) // the present epoch is the one before still
 		return err
 	}
 	l.append.epochsUnsaved = false
 	l.append.epoch = max(epoch, l.append.epoch)
 	return nil
+}
+
+// knowsEpochsLocked reports whether a replicated set begins no epoch, as is the rule.
+func (l *Log) knowsEpochsLocked(epochs epochsOf) bool {
+	if len(epochs) == 0 {
+		return true
+	}
+	latest, ok := l.epochs.Latest()
+	return ok && len(epochs) == 1 && latest.Epoch == epochs[0].Epoch && latest.StartOffset < l.end.Load() && !l.append.epochsUnsaved
+}
+
+// takeBackEpochsLocked is for a set that could not be written.
+func (l *Log) takeBackEpochsLocked(before []leaderepoch.Entry, epoch int32) {
+	l.epochs.Restore(before)
+	l.append.epoch, l.append.epochsUnsaved = epoch, true
 }
 
 // saveEpochsLocked puts changed epochs on disk, on a full one later: the next append

@@ -178,7 +178,8 @@ type walk struct {
 	position int64 // of batch
 	err      error // in place of a batch
 	aborted  aborted
-	failed   error // the next err
+	set      *segmentSet // that aborted was last collected from
+	failed   error       // the next err
 }
 
 func (l *Log) walk(ctx context.Context, from int64, opts *IterOptions) *walk {
@@ -243,7 +244,7 @@ func (w *walk) next() bool {
 		switch {
 		case err == nil:
 			return beginsBelow(w.batch, w.to)
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), errors.Is(err, errHeld):
 			if !w.opts.Follow {
 				return false
 			}
@@ -292,24 +293,31 @@ func (w *walk) noticeTruncation() error {
 // load reads the batch that holds w.from, or the next one there is.
 func (w *walk) load() error {
 	for {
+		var err error
 		if w.aimed {
-			err := w.loadHere()
-			switch {
-			case errors.Is(err, io.EOF) && w.scan.Segment() == w.log.set.Load().active:
-				return err // at the log end
-			case errors.Is(err, io.EOF):
-				w.leaveSegment()
-			case errors.Is(err, segment.ErrRetired), errors.Is(err, errStale):
-				w.aimed = false
-			default:
+			err = w.loadHere()
+		} else {
+			err = w.loadAnew()
+		}
+		switch {
+		case errors.Is(err, io.EOF) && (!w.aimed || w.scan.Segment() == w.log.set.Load().active):
+			return err // at the log end
+		case errors.Is(err, io.EOF):
+			w.leaveSegment()
+			continue
+		case errors.Is(err, errStale):
+		case errors.Is(err, segment.ErrRetired):
+			// One that was aimed at, or one that may list aborted transactions.
+			if w.set != nil {
+				err = w.log.changed(w.set)
+			}
+			if err != nil && !errors.Is(err, segment.ErrRetired) {
 				return err
 			}
-		}
-		err := w.loadAnew()
-		if !errors.Is(err, io.EOF) || !w.aimed || w.scan.Segment() == w.log.set.Load().active {
+		default:
 			return err
 		}
-		// All that was left of a segment was left out: it is gone through like any.
+		w.aimed = false
 	}
 }
 
@@ -324,7 +332,11 @@ func (w *walk) leaveSegment() {
 	w.from = max(w.from, next.Base())
 }
 
-var errStale = errors.New("log was truncated meanwhile")
+var (
+	errStale = errors.New("log was truncated meanwhile")
+	// errHeld: there are more records, which this reader does not get yet.
+	errHeld = errors.New("not yet for this reader")
+)
 
 // loadHere goes on in the segment of the batch before.
 func (w *walk) loadHere() error {
@@ -382,7 +394,7 @@ func (w *walk) take() error {
 			return err
 		}
 		if b.LastOffset() >= w.limit() {
-			return io.EOF // written, but not yet for us
+			return errHeld
 		}
 		if b.LastOffset() >= w.from {
 			leftOut, err := w.leftOut(b)
@@ -406,13 +418,36 @@ func (w *walk) leftOut(b record.Batch) (bool, error) {
 		return false, nil
 	}
 	if !w.aborted.knows(b) {
-		s := w.scan.Segment()
-		to := min(w.log.lastStable(), w.log.boundOf(w.log.set.Load(), s).Upper)
-		if err := w.log.collectAborted(&w.aborted, s, b.BaseOffset(), to); err != nil {
+		if err := w.collectAborted(b.BaseOffset()); err != nil {
 			return false, err
+		}
+		if !w.aborted.knows(b) {
+			return false, errHeld // a truncation has opened its transaction again
 		}
 	}
 	return w.aborted.holds(b), nil
+}
+
+// collectAborted finds the aborted transactions from an offset of the present segment
+// on. The order matters. A truncation lowers the first unstable offset before it takes
+// segments out of the set, and the generation changes before their files do: what is
+// found is complete up to the lower of what is stable before the set is looked at and
+// after, if it is of one generation. A refresh changes the set before it raises
+// anything: a segment that is not of the set may not know of what is stable by now.
+func (w *walk) collectAborted(from int64) error {
+	l, s := w.log, w.scan.Segment()
+	to := l.lastStable()
+	w.set = l.set.Load()
+	to = min(to, l.lastStable(), l.boundOf(w.set, s).Upper)
+	if w.set.floor(s.Base()) != s {
+		return errStale
+	}
+	err := l.collectAborted(&w.aborted, w.set, s, from, to)
+	if err == nil && l.generation.Load() != w.generation {
+		w.aborted.to = from
+		return errStale
+	}
+	return err
 }
 
 // recoverable says whether the iteration can go on behind the present error.

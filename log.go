@@ -54,6 +54,7 @@ type Log struct {
 		lastStamp int64              // last append time given out
 		producers *producerstate.Manager
 		control   record.Iterator           // for control records that are appended
+		one       [1]producerstate.Batch    // memory for what is appended
 		snapshots []*producerstate.Snapshot // to be written by the next flush
 		late      int64                     // the transaction that was warned of, or -1
 		epoch     int32                     // leader epoch that batches are stamped with

@@ -334,6 +334,7 @@ func (l *Log) readState() error {
 		LogStartOffset: max(state.LogStartOffset, broker.LogStartOffset),
 		RecoveryPoint:  min(state.RecoveryPoint, broker.RecoveryPoint),
 		DurableEnd:     min(state.DurableEnd, broker.RecoveryPoint),
+		Producers:      state.Producers,
 		Clean:          state.Clean,
 	}
 	return nil
@@ -408,6 +409,7 @@ func (l *Log) begin() error {
 		return err
 	}
 	l.start.Store(base)
+	l.watermark.Store(base)
 	l.durable.Store(base)
 	l.end.Store(base)
 	l.drawJitterLocked()
@@ -704,9 +706,9 @@ func (l *Log) settle() error {
 	l.append.producers.OnLogStart(start)
 	l.start.Store(start)
 	l.watermark.Store(start)
-	l.publishStableLocked(end)
 	l.end.Store(end)
 	l.durable.Store(end)
+	l.publishStableLocked(l.HighWatermark())
 	l.drawJitterLocked()
 	if err := l.settleEpochs(start, end); err != nil {
 		return err

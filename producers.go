@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seglog/seglog/internal/producerstate"
+	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/segment"
 )
@@ -117,29 +118,38 @@ func transactionOf(t producerstate.OpenTxn) Transaction {
 // as on a broker. It is refused if the producer was fenced by a newer epoch, or if
 // a coordinator of a newer epoch has written before.
 func (l *Log) EndTransaction(p Producer, result TransactionResult, opts *AppendOptions) (AppendResult, error) {
-	at, err := l.endTransaction(p, result, opts)
+	marker, err := endMarkerOf(p.ID, p.Epoch, result, opts.coordinatorEpoch())
+	var at AppendResult
+	if err == nil {
+		at, err = l.appendAssigned(marker, producerstate.Coordinator, opts)
+	}
 	if err != nil {
 		return at, fmt.Errorf("%s transaction of producer %d: %w", result, p.ID, err)
 	}
 	return at, nil
 }
 
-func (l *Log) endTransaction(p Producer, result TransactionResult, opts *AppendOptions) (AppendResult, error) {
-	marker := record.EndTxnMarker{Type: record.Commit, CoordinatorEpoch: opts.coordinatorEpoch()}
-	if result == Abort {
-		marker.Type = record.Abort
+// endMarkerOf is a batch that ends a transaction.
+func endMarkerOf(id int64, epoch int16, result TransactionResult, coordinatorEpoch int32) (record.Batch, error) {
+	m := record.EndTxnMarker{CoordinatorEpoch: coordinatorEpoch}
+	switch result {
+	case Abort:
+		m.Type = record.Abort
+	case Commit:
+		m.Type = record.Commit
+	default:
+		return record.Batch{}, invalid(fmt.Errorf("a transaction ends with %d or %d", Abort, Commit))
+	}
+	if id < 0 || epoch < 0 || coordinatorEpoch < 0 {
+		return record.Batch{}, invalid(fmt.Errorf("producer %d, epoch %d, coordinator epoch %d: want 0 or above", id, epoch, coordinatorEpoch))
 	}
 	bytes, err := record.AppendEndTxnMarker(nil, record.EndTxnBatch{
-		Timestamp: time.Now().UnixMilli(), ProducerID: p.ID, ProducerEpoch: p.Epoch, Marker: marker,
+		Timestamp: time.Now().UnixMilli(), ProducerID: id, ProducerEpoch: epoch, Marker: m,
 	})
 	if err != nil {
-		return AppendResult{}, invalid(err)
+		return record.Batch{}, invalid(err)
 	}
-	b, err := record.Parse(bytes)
-	if err != nil {
-		return AppendResult{}, err
-	}
-	return l.appendAssigned(b, producerstate.Coordinator, opts)
+	return record.Parse(bytes)
 }
 
 // AbortTransaction aborts the open transaction of a producer that is not coming
@@ -148,26 +158,32 @@ func (l *Log) endTransaction(p Producer, result TransactionResult, opts *AppendO
 // ErrNoTransaction.
 func (l *Log) AbortTransaction(producerID int64, opts *AppendOptions) (AppendResult, error) {
 	l.append.Lock()
-	err := l.knowProducersLocked()
-	known := producerstate.Entry{CurrentTxnFirstOffset: producerstate.NoOffset}
-	if err == nil {
-		if e, ok := l.append.producers.Producer(producerID); ok {
-			known = e
-		}
-	}
+	at, err := l.abortTransactionLocked(producerID, opts)
 	l.append.Unlock()
+	if err == nil {
+		err = l.finishAppend(at.LastOffset, opts)
+	}
 	if err != nil {
 		return AppendResult{}, fmt.Errorf("abort transaction of producer %d: %w", producerID, err)
 	}
+	return at, nil
+}
+
+// abortTransactionLocked speaks for the coordinator that wrote last, if opts name no
+// newer one.
+func (l *Log) abortTransactionLocked(producerID int64, opts *AppendOptions) (AppendResult, error) {
+	if err := l.writableLocked(); err != nil {
+		return AppendResult{}, err
+	}
+	known, _ := l.append.producers.Producer(producerID)
 	if !known.HasOpenTxn() {
-		return AppendResult{}, fmt.Errorf("abort transaction of producer %d: %w", producerID, ErrNoTransaction)
+		return AppendResult{}, ErrNoTransaction
 	}
-	o := AppendOptions{CoordinatorEpoch: max(0, known.CoordinatorEpoch)}
-	if opts != nil {
-		o = *opts
-		o.CoordinatorEpoch = max(o.CoordinatorEpoch, known.CoordinatorEpoch)
+	marker, err := endMarkerOf(producerID, known.ProducerEpoch, Abort, max(opts.coordinatorEpoch(), known.CoordinatorEpoch))
+	if err != nil {
+		return AppendResult{}, err
 	}
-	return l.EndTransaction(Producer{ID: producerID, Epoch: known.ProducerEpoch}, Abort, &o)
+	return l.appendAssignedLocked(marker, producerstate.Coordinator, opts)
 }
 
 // ExpireProducers forgets the producers that have not written for
@@ -216,14 +232,16 @@ const noTransaction = math.MaxInt64
 // publishStableLocked tells readers where the first transaction begins that has not
 // ended below the high watermark. append is held.
 func (l *Log) publishStableLocked(watermark int64) {
-	m := l.append.producers
-	m.OnHighWatermark(watermark)
-	first, ok := m.FirstUnstableOffset()
-	if !ok {
-		first = noTransaction
-	}
-	l.unstable.Store(first)
+	l.append.producers.OnHighWatermark(watermark)
+	l.unstable.Store(l.firstUnstableLocked())
 	l.warnOfLateTransactionLocked()
+}
+
+func (l *Log) firstUnstableLocked() int64 {
+	if first, ok := l.append.producers.FirstUnstableOffset(); ok {
+		return first
+	}
+	return noTransaction
 }
 
 // abortedIn returns the transactions that are aborted by markers in a set.
@@ -295,6 +313,9 @@ func (l *Log) reloadForRecovery(segments []*segment.Segment, i, first int) error
 		return nil
 	}
 	_, err := m.Take(base, false) // it need not be made again the next time
+	if vfs.IsNoSpace(err) {
+		return nil
+	}
 	return err
 }
 
@@ -325,7 +346,6 @@ func (l *Log) forgetProducers(offset int64) error {
 		}
 	}
 	l.append.snapshots, l.append.hasProducers = nil, false
-	l.unstable.Store(noTransaction)
 	return l.append.producers.TruncateFullyAndStartAt(offset)
 }
 

@@ -15,6 +15,7 @@ import (
 type reader struct {
 	scan segment.Scanner
 	it   record.Iterator
+	set  *segmentSet // that aborted transactions were looked for in
 }
 
 var (
@@ -337,8 +338,32 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 			return ReadResult{}, err
 		}
 	}
+	for {
+		r.set = nil
+		res, err := l.readOnce(r, offset, maxBytes, opts)
+		switch {
+		case errors.Is(err, errStale):
+		case errors.Is(err, segment.ErrRetired) && r.set != nil:
+			if err := l.changed(r.set); err != nil {
+				return res, err
+			}
+		default:
+			return res, err
+		}
+		if err := l.check(offset); err != nil {
+			return res, err
+		}
+	}
+}
+
+// readOnce is one attempt. errStale means that the log was truncated meanwhile, and
+// what was found may not be for this reader; segment.ErrRetired that a segment was
+// taken out of the set.
+func (l *Log) readOnce(r *reader, offset int64, maxBytes int, opts *ReadOptions) (ReadResult, error) {
+	generation := l.generation.Load()
 	// The limit before the end: it may only be the lower of the two.
-	limit := l.limit(bound{isolation: opts.Isolation, durable: opts.Durable})
+	b := bound{isolation: opts.Isolation, durable: opts.Durable}
+	limit := l.limit(b)
 	res := ReadResult{NextOffset: offset, Offsets: l.Offsets()}
 	if offset == res.End {
 		return res, nil
@@ -361,13 +386,21 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 		return res, err
 	}
 	if opts.Isolation == ReadCommitted {
-		txns, err := l.abortedBetween(nil, s, offset, res.NextOffset)
+		r.set = l.set.Load()
+		if r.set.floor(s.Base()) != s {
+			return res, errStale
+		}
+		txns, err := l.abortedBetween(nil, r.set, s, offset, res.NextOffset)
 		if err != nil {
 			return res, err
 		}
 		for _, t := range txns {
 			res.Aborted = append(res.Aborted, AbortedTransaction{t.ProducerID, t.FirstOffset})
 		}
+	}
+	// In this order, for the reasons of walk.collectAborted.
+	if l.limit(b) < res.NextOffset || l.generation.Load() != generation {
+		return res, errStale
 	}
 	res.Batches = sized(opts.Buffer, length)
 	_, err = vfs.ReadFull(s.View().Log, res.Batches, from)

@@ -114,11 +114,12 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 	if err != nil {
 		return err
 	}
-	// Before readers see the new end: a transaction may be open again.
 	if err := l.truncateProducers(all[:keep], offset); err != nil {
 		return err
 	}
+	l.lowerUnstable(min(offset, l.firstUnstableLocked()))
 	l.publishTruncated(all[:keep], offset, offset)
+	l.publishStableLocked(l.HighWatermark())
 	for _, s := range slices.Backward(all[keep:]) {
 		if err := s.Remove(); err != nil {
 			return err
@@ -151,7 +152,6 @@ func (l *Log) truncateProducers(segments []*segment.Segment, offset int64) error
 	if err := l.reloadProducers(segments, offset, !l.append.hasProducers); err != nil {
 		return err
 	}
-	l.publishStableLocked(offset)
 	l.epochs.TruncateFromEnd(offset)
 	return l.saveEpochsLocked()
 }
@@ -164,6 +164,11 @@ func (l *Log) lowerCheckpoints(offset int64) error {
 	}
 	return l.owner.lowerCheckpoints(offset)
 }
+
+// lowerUnstable comes before readers find the markers of transactions gone: what is
+// above, and what belongs to a transaction that is open again, is not for readers of
+// committed records from now on. It is raised when they know where the log ends.
+func (l *Log) lowerUnstable(offset int64) { l.unstable.Store(min(l.unstable.Load(), offset)) }
 
 // lowerDurable comes before the recovery point is lowered, so that a flush that
 // has just ended cannot raise it again to what is about to go.
@@ -195,6 +200,7 @@ func (l *Log) restartLocked(offset int64) error {
 	old := l.set.Load().slice()
 	lowest := min(offset, l.start.Load())
 	l.lowerDurable(offset)
+	l.lowerUnstable(offset)
 	// Old segments go before the new one comes: between the two the state
 	// file alone knows where the log starts.
 	err := l.forgetProducers(offset)
@@ -220,6 +226,7 @@ func (l *Log) restartLocked(offset int64) error {
 		return err
 	}
 	l.publishTruncated([]*segment.Segment{fresh}, offset, lowest)
+	l.unstable.Store(noTransaction)
 	l.start.Store(offset)
 	l.watermark.Store(offset)
 	l.durable.Store(offset)

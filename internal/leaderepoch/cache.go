@@ -102,6 +102,15 @@ func (c *Cache) Assign(epoch int32, startOffset int64) (changed bool, err error)
 	return true, nil
 }
 
+// Restore makes entries, as Entries has returned them, the content again, for an owner
+// that could not write what it had assigned them for.
+func (c *Cache) Restore(entries []Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.entries = slices.Clone(entries)
+	c.mu.version++
+}
+
 // TruncateFromEnd removes the epochs that began at endOffset or later, after the
 // log was cut there. A negative offset removes nothing. It reports whether it
 // changed anything.

@@ -29,9 +29,10 @@ type Reload struct {
 // Kafka keeps producers that wrote below the log start, and so do we: as long as
 // the process runs, or a snapshot above the log start knows them.
 //
-// Every completed transaction counts as below the high watermark, which is not
-// lower than the end a log is truncated to. For those that are applied after it,
-// call OnHighWatermark.
+// Transactions that were completed, and are waiting for the high watermark, go on
+// waiting if their markers are still there. Of those before a snapshot that a log is
+// opened with nobody knows, as with Kafka. Call OnHighWatermark when the caller has
+// applied what is in the log.
 //
 // An error is one of reading or removing a snapshot. The state is empty then, and
 // not that of the log.
@@ -42,6 +43,7 @@ func (m *Manager) TruncateAndReload(start, end, now int64) (Reload, error) {
 		m.OnLogStart(start)
 		return Reload{From: end}, nil
 	}
+	waiting := m.unreplicated
 	m.clear(0)
 	m.end, m.lastSnapshot = start, start
 	if err != nil {
@@ -65,6 +67,8 @@ func (m *Manager) TruncateAndReload(start, end, now int64) (Reload, error) {
 		}
 	}
 	r.From = m.end
+	// Those whose markers come behind are completed once more.
+	m.unreplicated = waiting.before(r.From)
 	return r, nil
 }
 

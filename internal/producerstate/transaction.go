@@ -160,6 +160,17 @@ func (c *completed) add(first, last int64) {
 	c.txns = append(c.txns, span{first, last})
 }
 
+// before returns those with markers before offset.
+func (c *completed) before(offset int64) completed {
+	var kept completed
+	for _, t := range c.txns[c.gone:] {
+		if t.last < offset {
+			kept.txns = append(kept.txns, t)
+		}
+	}
+	return kept
+}
+
 func (c *completed) below(offset int64) {
 	for !c.empty() && c.txns[c.gone].last < offset {
 		c.gone++
