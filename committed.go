@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/record"
@@ -76,12 +77,10 @@ func (l *Log) SetHighWatermark(offset int64) (int64, error) {
 // it.
 func (l *Log) LastStableOffset() (int64, error) {
 	if l.opts.ReadOnly {
-		l.append.Lock()
-		err := l.knowProducersLocked()
-		l.append.Unlock()
-		if err != nil {
+		if err := l.lockProducers(); err != nil {
 			return 0, fmt.Errorf("last stable offset: %w", err)
 		}
+		l.append.Unlock()
 	}
 	return l.lastStable(), nil
 }
@@ -169,13 +168,91 @@ func (l *Log) collectAborted(a *aborted, set *segmentSet, s *segment.Segment, fr
 // was removed from the set meanwhile the error matches segment.ErrRetired.
 func (l *Log) abortedBetween(dst []segment.AbortedTxn, set *segmentSet, s *segment.Segment, from, to int64) ([]segment.AbortedTxn, error) {
 	dst, complete, err := s.Aborted(dst, from, to)
-	for next := set.after(s.Base()); err == nil && !complete && next != nil; next = set.after(next.Base()) {
-		if err = l.acquire(next); err == nil {
-			dst, complete, err = next.Aborted(dst, from, to)
-			next.Release()
+	for err == nil && !complete {
+		if s = set.after(s.Base()); s == nil {
+			return dst, nil
+		}
+		if err = l.acquireHere(s); err == nil {
+			dst, complete, err = s.Aborted(dst, from, to)
+			s.Release()
 		}
 	}
+	if errors.Is(err, segment.ErrUnlisted) {
+		err = &unlistedError{s}
+	}
 	return dst, err
+}
+
+// unlistedError asks for the list of aborted transactions of a segment to be made,
+// once nothing is acquired any more.
+type unlistedError struct{ s *segment.Segment }
+
+func (e *unlistedError) Error() string { return e.s.Name() + ": " + segment.ErrUnlisted.Error() }
+
+// listAborted makes the list of aborted transactions of a segment from the log, if it
+// is lost: from the newest snapshot below on, or from the log start. That costs as
+// much as reading that much of the log, once. No segment is acquired by the caller.
+func (l *Log) listAborted(s *segment.Segment) error {
+	err := l.listAbortedAlone(s)
+	if errors.Is(err, errGone) {
+		return l.Refresh()
+	}
+	return err
+}
+
+func (l *Log) listAbortedAlone(s *segment.Segment) error {
+	l.maintain.Lock() // keeps away truncation, retention and Refresh
+	defer l.maintain.Unlock()
+	set := l.set.Load()
+	if l.closed.Load() || set.floor(s.Base()) != s {
+		return nil // who asked looks again
+	}
+	if s == set.active && !l.opts.ReadOnly { // and appends, for which a full one never waits
+		l.append.Lock()
+		defer l.append.Unlock()
+	}
+	if err := l.acquireHere(s); err != nil {
+		return err
+	}
+	unlisted := s.Unlisted()
+	s.Release()
+	if !unlisted {
+		return nil
+	}
+	txns, err := l.findAborted(set, s)
+	if err != nil {
+		return err
+	}
+	if err := l.acquireHere(s); err != nil { // findAborted may have had it closed
+		return err
+	}
+	s.Release()
+	l.logger().Info("made a list of aborted transactions", "segment", s.Name(), "transactions", len(txns))
+	return s.ListAborted(txns)
+}
+
+// findAborted finds the transactions that are aborted by markers in a segment.
+func (l *Log) findAborted(set *segmentSet, s *segment.Segment) ([]segment.AbortedTxn, error) {
+	m, err := producerstate.New(l.dir, producerstate.Options{
+		FS: l.opts.FS, ReadOnly: true, ProducerIDExpiration: l.opts.ProducerIDExpiration.Milliseconds(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	segments, base, upper := set.slice(), s.Base(), l.upperOf(set.after(s.Base()))
+	r, err := m.TruncateAndReload(min(segments[0].Base(), base), base, time.Now().UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	if err := l.replay(segments, r.From, base, m.Apply); err != nil {
+		return nil, err
+	}
+	var txns []segment.AbortedTxn
+	err = l.replay(segments, base, upper, func(b producerstate.Batch) {
+		txns = append(txns, abortedIn(m, []producerstate.Batch{b})...)
+		m.Apply(b)
+	})
+	return txns, err
 }
 
 // checkProducerLocked judges a batch that is to be written at its offsets. append

@@ -131,6 +131,27 @@ func (l *Log) flushIdle() bool {
 	return err == nil && l.syncTaken(work) == nil
 }
 
+// errGone: a file of a read-only log is gone. The log is to be refreshed.
+var errGone = errors.New("the log has changed")
+
+// maxRefreshes is how often a read-only log is looked at anew before it is told that
+// a file is missing: the writer may be removing segments all the time.
+const maxRefreshes = 10
+
+// acquireHere is acquire for one who has acquired another segment, or holds a lock
+// that Refresh takes: a read-only log is not refreshed in between, but errGone
+// returned.
+func (l *Log) acquireHere(s *segment.Segment) error {
+	if !l.opts.ReadOnly {
+		return l.acquire(s)
+	}
+	err := s.Acquire()
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return err
+}
+
 // closeIdle closes segments that were not used since it last came by, until an
 // eighth of the limit is free. It waits for no reader.
 func (l *Log) closeIdle() {

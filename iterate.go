@@ -299,6 +299,7 @@ func (w *walk) load() error {
 		} else {
 			err = w.loadAnew()
 		}
+		var lost *unlistedError
 		switch {
 		case errors.Is(err, io.EOF) && (!w.aimed || w.scan.Segment() == w.log.set.Load().active):
 			return err // at the log end
@@ -306,6 +307,14 @@ func (w *walk) load() error {
 			w.leaveSegment()
 			continue
 		case errors.Is(err, errStale):
+		case errors.Is(err, errGone):
+			if err := w.log.Refresh(); err != nil {
+				return err
+			}
+		case errors.As(err, &lost):
+			if err := w.log.listAborted(lost.s); err != nil {
+				return err
+			}
 		case errors.Is(err, segment.ErrRetired):
 			// One that was aimed at, or one that may list aborted transactions.
 			if w.set != nil {

@@ -61,6 +61,9 @@ type Log struct {
 		failed    error                     // first cause; once set, writing is refused
 		// hasProducers: some producer with an id has written to this log.
 		hasProducers bool
+		// transactional: some batch of a transaction was met. Lists of aborted ones are
+		// kept from now on, though there may be none.
+		transactional bool
 		// epochsUnsaved: the leader epochs are not all on disk. epochsLost: they
 		// have to be found in the log.
 		epochsUnsaved, epochsLost bool
@@ -153,6 +156,9 @@ func (l *Log) closeLocked() error {
 	size, err := active.Size()
 	errs = append(errs, err)
 	if !l.opts.ReadOnly {
+		if l.append.transactional {
+			active.KeepAborted()
+		}
 		errs = append(errs, active.Seal())
 		for _, s := range append(l.append.sealed, active) {
 			errs = append(errs, trimmed(s))
@@ -196,6 +202,13 @@ func (l *Log) changeState(change func(*checkpoint.State)) error {
 	l.state.State = next
 	l.state.owed.Store(owed)
 	return nil
+}
+
+// stateNow is the state as it is at this moment.
+func (l *Log) stateNow() checkpoint.State {
+	l.state.Lock()
+	defer l.state.Unlock()
+	return l.state.State
 }
 
 // settleStateLocked writes what an open on a full disk had no room to write. It

@@ -435,7 +435,13 @@ func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark)
 			if err := l.collectEpochs(segments); err != nil {
 				return err
 			}
-			return l.reloadProducers(segments, clean.EndOffset, l.noProducers())
+			if err := l.reloadProducers(segments, clean.EndOffset, l.noProducers()); err != nil {
+				return err
+			}
+			if !l.append.hasProducers {
+				active.NoneAborted()
+			}
+			return nil
 		case err == nil:
 			return l.refuseEnd(active, clean)
 		case !errors.Is(err, ErrCorrupt) && !vfs.IsNoSpace(err): // an index, for which there is no room
@@ -566,11 +572,17 @@ func (l *Log) sealRecovered(s *segment.Segment, noRoom bool) error {
 	if err := s.Sync(); err != nil {
 		return err
 	}
+	if l.append.transactional {
+		s.KeepAborted()
+	}
 	if !noRoom {
 		err := errors.Join(s.Seal(), s.Trim())
 		if !vfs.IsNoSpace(err) {
 			return err
 		}
+	}
+	if err := s.SyncAborted(); !vfs.IsNoSpace(err) {
+		return errors.Join(err, s.Unindex())
 	}
 	return s.Unindex()
 }
@@ -626,6 +638,9 @@ func (l *Log) reindex(segments []*segment.Segment) ([]*segment.Segment, error) {
 			}
 		}
 		if err != nil {
+			return nil, err
+		}
+		if err := segments[i].ForgetAborted(); err != nil {
 			return nil, err
 		}
 		l.recovery.Scanned++
@@ -772,7 +787,11 @@ func (l *Log) openReadOnly() error {
 // bound finds the end of a read-only log.
 func (l *Log) bound() error {
 	set := l.set.Load()
-	r, err := set.active.BoundTail(l.closedCleanly(set.active, l.state.Clean) || l.brokerClosed())
+	closed := l.closedCleanly(set.active, l.state.Clean) || l.brokerClosed()
+	if !closed {
+		l.distrustAborted(set)
+	}
+	r, err := set.active.BoundTail(closed)
 	if err != nil {
 		return err
 	}
@@ -789,6 +808,19 @@ func (l *Log) bound() error {
 	l.end.Store(end)
 	l.durable.Store(end)
 	return l.settleEpochs(start, end)
+}
+
+// distrustAborted is for a read-only log that is still being written to, or was not
+// closed: what recovery would make anew is not to be trusted.
+func (l *Log) distrustAborted(set *segmentSet) {
+	for s := range set.from(l.state.RecoveryPoint) {
+		s.DistrustAborted()
+	}
+	if l.state.RecoveryPoint == unknownOffset { // recovery would look at all of them
+		for s := range set.ascending() {
+			s.DistrustAborted()
+		}
+	}
 }
 
 // brokerClosed reports whether this is a partition of a broker that was shut
@@ -822,19 +854,51 @@ func (l *Log) Refresh() error {
 	return nil
 }
 
+// openAnew opens a read-only log as it is now.
+func (l *Log) openAnew() (*Log, error) {
+	l.append.Lock()
+	producers := l.append.producers != nil
+	l.append.Unlock()
+	for again := maxRefreshes; ; again-- {
+		fresh := newLog(l.dir, l.opts)
+		fresh.opened = l.opened
+		err := fresh.openReadOnly()
+		if err == nil && producers {
+			err = fresh.knowProducersLocked()
+		}
+		if err == nil {
+			return fresh, nil
+		}
+		err = errors.Join(err, fresh.retireAll())
+		if !errors.Is(err, errGone) || again == 0 {
+			return nil, err
+		}
+	}
+}
+
+// retireAll closes the segments of a log that is given up.
+func (l *Log) retireAll() error {
+	var errs []error
+	if set := l.set.Load(); set != nil {
+		for s := range set.ascending() {
+			errs = append(errs, s.Retire())
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (l *Log) refresh() error {
 	before := l.end.Load()
 	old := l.set.Load()
-	fresh := newLog(l.dir, l.opts)
-	fresh.opened = l.opened
-	if err := fresh.openReadOnly(); err != nil {
+	fresh, err := l.openAnew()
+	if err != nil {
 		return err
 	}
 	l.append.Lock()
 	defer l.append.Unlock()
-	if l.append.producers != nil {
+	if l.append.producers != nil && fresh.append.producers == nil { // someone has just asked
 		if err := fresh.knowProducersLocked(); err != nil {
-			return err
+			return errors.Join(err, fresh.retireAll())
 		}
 	}
 	l.append.producers, l.append.epoch, l.epochs = fresh.append.producers, fresh.append.epoch, fresh.epochs

@@ -78,11 +78,10 @@ type Transaction struct {
 // Producers returns what is known of the producers of the log, by id. One that
 // has not written for Options.ProducerIDExpiration is forgotten.
 func (l *Log) Producers() ([]ProducerInfo, error) {
-	l.append.Lock()
-	defer l.append.Unlock()
-	if err := l.knowProducersLocked(); err != nil {
+	if err := l.lockProducers(); err != nil {
 		return nil, fmt.Errorf("producers: %w", err)
 	}
+	defer l.append.Unlock()
 	infos := make([]ProducerInfo, 0, l.append.producers.Len())
 	for e := range l.append.producers.Producers() {
 		infos = append(infos, ProducerInfo{
@@ -97,11 +96,10 @@ func (l *Log) Producers() ([]ProducerInfo, error) {
 // Transactions returns the open transactions, the oldest first: it is what readers
 // of committed records wait for.
 func (l *Log) Transactions() ([]Transaction, error) {
-	l.append.Lock()
-	defer l.append.Unlock()
-	if err := l.knowProducersLocked(); err != nil {
+	if err := l.lockProducers(); err != nil {
 		return nil, fmt.Errorf("transactions: %w", err)
 	}
+	defer l.append.Unlock()
 	var open []Transaction
 	for t := range l.append.producers.OpenTransactions() {
 		open = append(open, transactionOf(t))
@@ -175,8 +173,8 @@ func (l *Log) abortTransactionLocked(producerID int64, opts *AppendOptions) (App
 	if err := l.writableLocked(); err != nil {
 		return AppendResult{}, err
 	}
-	known, _ := l.append.producers.Producer(producerID)
-	if !known.HasOpenTxn() {
+	known, ok := l.append.producers.Producer(producerID)
+	if !ok || !known.HasOpenTxn() {
 		return AppendResult{}, ErrNoTransaction
 	}
 	marker, err := endMarkerOf(producerID, known.ProducerEpoch, Abort, max(opts.coordinatorEpoch(), known.CoordinatorEpoch))
@@ -214,6 +212,7 @@ func (l *Log) applyLocked(set []producerstate.Batch, end int64) {
 	for _, b := range set {
 		m.Apply(b)
 		l.append.hasProducers = l.append.hasProducers || b.ProducerID >= 0
+		l.append.transactional = l.append.transactional || b.Transactional
 	}
 	m.Advance(end)
 	if !l.append.hasProducers {
@@ -272,7 +271,7 @@ func (l *Log) newProducers() error {
 // snapshots after a clean stop (UnifiedLog.rebuildProducerState).
 func (l *Log) noProducers() bool {
 	if l.ours {
-		return !l.state.Producers
+		return !l.stateNow().Producers
 	}
 	return l.brokerClosed()
 }
@@ -282,7 +281,7 @@ func (l *Log) noProducers() bool {
 // log. With none, and without a snapshot, it is not searched.
 func (l *Log) reloadProducers(segments []*segment.Segment, offset int64, none bool) error {
 	m := l.append.producers
-	start := max(l.state.LogStartOffset, segments[0].Base())
+	start := max(l.stateNow().LogStartOffset, segments[0].Base())
 	r, err := m.TruncateAndReload(min(start, offset), offset, time.Now().UnixMilli())
 	if err != nil {
 		return err
@@ -292,10 +291,15 @@ func (l *Log) reloadProducers(segments []*segment.Segment, offset int64, none bo
 	}
 	_, snapshot := m.LatestSnapshot()
 	if r.From < offset && (snapshot || len(r.Damaged) > 0 || !none) {
-		err = l.replay(segments, r.From, offset)
+		err = l.replay(segments, r.From, offset, func(b producerstate.Batch) {
+			m.Apply(b)
+			l.append.transactional = l.append.transactional || b.Transactional
+		})
 	}
 	m.Advance(offset)
-	l.append.hasProducers = l.append.hasProducers || l.ours && l.state.Producers || !m.IsEmpty() || snapshot
+	_, open := m.FirstUnstableOffset()
+	l.append.transactional = l.append.transactional || open
+	l.append.hasProducers = l.append.hasProducers || l.ours && l.stateNow().Producers || !m.IsEmpty() || snapshot
 	return err
 }
 
@@ -335,6 +339,7 @@ func (l *Log) recovered(s *segment.Segment, b record.Batch, it *record.Iterator)
 	}
 	m.Apply(d)
 	l.append.hasProducers = true
+	l.append.transactional = l.append.transactional || d.Transactional
 	return nil
 }
 
@@ -345,13 +350,13 @@ func (l *Log) forgetProducers(offset int64) error {
 			return err
 		}
 	}
-	l.append.snapshots, l.append.hasProducers = nil, false
+	l.append.snapshots, l.append.hasProducers, l.append.transactional = nil, false, false
 	return l.append.producers.TruncateFullyAndStartAt(offset)
 }
 
-// replay applies the batches that end between two offsets. Damage is stepped over: reading
-// it says so.
-func (l *Log) replay(segments []*segment.Segment, from, to int64) error {
+// replay passes on the batches of producers that end between two offsets. Damage is
+// stepped over: reading it says so.
+func (l *Log) replay(segments []*segment.Segment, from, to int64, apply func(producerstate.Batch)) error {
 	for i, s := range segments {
 		if s.Base() >= to {
 			return nil
@@ -359,15 +364,15 @@ func (l *Log) replay(segments []*segment.Segment, from, to int64) error {
 		if i+1 < len(segments) && segments[i+1].Base() <= from {
 			continue
 		}
-		if err := l.replaySegment(s, from, to); err != nil {
+		if err := l.replaySegment(s, from, to, apply); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Log) replaySegment(s *segment.Segment, from, to int64) error {
-	if err := l.acquire(s); err != nil {
+func (l *Log) replaySegment(s *segment.Segment, from, to int64, apply func(producerstate.Batch)) error {
+	if err := l.acquireHere(s); err != nil {
 		return err
 	}
 	defer s.Release()
@@ -392,7 +397,7 @@ func (l *Log) replaySegment(s *segment.Segment, from, to int64) error {
 		case err != nil:
 			return err
 		case b.Size() > 0:
-			l.append.producers.Apply(described(b, &it))
+			apply(described(b, &it))
 		}
 		c.Advance()
 	}
@@ -406,6 +411,24 @@ func described(b record.Batch, it *record.Iterator) producerstate.Batch {
 		d.Kind = producerstate.Neutral
 	}
 	return d
+}
+
+// lockProducers takes the append lock once it is known who the producers are.
+func (l *Log) lockProducers() error {
+	for again := maxRefreshes; ; again-- {
+		l.append.Lock()
+		err := l.knowProducersLocked()
+		if err == nil {
+			return nil
+		}
+		l.append.Unlock()
+		if !errors.Is(err, errGone) || again == 0 {
+			return err
+		}
+		if err := l.Refresh(); err != nil {
+			return err
+		}
+	}
 }
 
 // knowProducersLocked has a read-only log find out about producers, which it does

@@ -15,7 +15,9 @@ import (
 type reader struct {
 	scan segment.Scanner
 	it   record.Iterator
-	set  *segmentSet // that aborted transactions were looked for in
+
+	set           *segmentSet // that aborted transactions were looked for in
+	transactional bool        // some batch that extent has seen is of a transaction
 }
 
 var (
@@ -341,8 +343,17 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 	for {
 		r.set = nil
 		res, err := l.readOnce(r, offset, maxBytes, opts)
+		var lost *unlistedError
 		switch {
+		case errors.As(err, &lost):
+			if err := l.listAborted(lost.s); err != nil {
+				return res, err
+			}
 		case errors.Is(err, errStale):
+		case errors.Is(err, errGone):
+			if err := l.Refresh(); err != nil {
+				return res, err
+			}
 		case errors.Is(err, segment.ErrRetired) && r.set != nil:
 			if err := l.changed(r.set); err != nil {
 				return res, err
@@ -385,7 +396,7 @@ func (l *Log) readOnce(r *reader, offset int64, maxBytes int, opts *ReadOptions)
 	if err != nil || length == 0 {
 		return res, err
 	}
-	if opts.Isolation == ReadCommitted {
+	if opts.Isolation == ReadCommitted && r.transactional {
 		r.set = l.set.Load()
 		if r.set.floor(s.Base()) != s {
 			return res, errStale
@@ -411,6 +422,7 @@ func (l *Log) readOnce(r *reader, offset int64, maxBytes int, opts *ReadOptions)
 // and notes in res where they end.
 func (r *reader) extent(maxBytes int, limit int64, hard bool, res *ReadResult) (int, error) {
 	length := 0
+	r.transactional = false
 	for {
 		h, err := r.scan.Header()
 		if errors.Is(err, io.EOF) {
@@ -433,6 +445,7 @@ func (r *reader) extent(maxBytes int, limit int64, hard bool, res *ReadResult) (
 		}
 		length += h.Size
 		res.NextOffset = h.LastOffset + 1
+		r.transactional = r.transactional || h.Transactional
 		r.scan.Advance()
 	}
 }

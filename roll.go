@@ -74,6 +74,9 @@ func (l *Log) rollLocked(base int64) error {
 	if err := l.settleStateLocked(); err != nil {
 		return err
 	}
+	if l.append.transactional {
+		old.KeepAborted()
+	}
 	if base != old.NextOffset() {
 		return l.rollBehindGapLocked(old, base)
 	}

@@ -50,7 +50,7 @@ func FuzzParseBatch(f *testing.F) {
 			return
 		}
 		require.NoError(t, serr)
-		require.Equal(t, Summary{b.Magic(), b.Size(), b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), b.LeaderEpoch(), b.ProducerID()}, s)
+		require.Equal(t, Summary{b.Magic(), b.Size(), b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), b.LeaderEpoch(), b.ProducerID(), b.IsTransactional()}, s)
 
 		reseal(b.Bytes())
 		require.NoError(t, b.Check())

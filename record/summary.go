@@ -10,6 +10,8 @@ type Summary struct {
 	MaxTimestamp int64 // NoTimestamp if none
 	LeaderEpoch  int32 // NoLeaderEpoch if none
 	ProducerID   int64 // NoProducerID if none
+	// Transactional is true for a batch of a transaction, and for its marker.
+	Transactional bool
 }
 
 // Summarize reads the header at the start of b, which need not hold more than
@@ -31,6 +33,6 @@ func Summarize(b []byte) (Summary, error) {
 	return Summary{
 		Magic: f.Magic, Size: f.Size,
 		BaseOffset: h.BaseOffset(), LastOffset: h.LastOffset(), MaxTimestamp: h.MaxTimestamp(),
-		LeaderEpoch: h.LeaderEpoch(), ProducerID: h.ProducerID(),
+		LeaderEpoch: h.LeaderEpoch(), ProducerID: h.ProducerID(), Transactional: h.IsTransactional(),
 	}, nil
 }

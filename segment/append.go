@@ -174,7 +174,7 @@ func (s *Segment) Trim() error {
 	}
 	err := errors.Join(s.open.index.Trim(), s.open.time.Trim())
 	if err == nil {
-		err = errors.Join(s.open.index.Sync(), s.open.time.Sync(), s.open.txn.Sync())
+		err = errors.Join(s.open.index.Sync(), s.open.time.Sync(), s.syncAborted())
 	}
 	if err != nil {
 		return fmt.Errorf("trim indexes of segment %d: %w", s.base, err)
@@ -229,6 +229,7 @@ func (s *Segment) openForWritingLocked() error {
 		return err
 	}
 	s.open.log = f
+	s.open.list, s.open.listed = nil, false // it is to be added to
 	if s.open.index, err = index.Open(s.indexPath(), s.base, s.indexOptions()); err == nil {
 		s.open.time, err = timeindex.Open(s.timeIndexPath(), s.base, s.timeIndexOptions())
 	}
@@ -276,7 +277,7 @@ func (s *Segment) truncateLocked(offset int64) error {
 			return err
 		}
 	}
-	if err := errors.Join(s.open.index.TruncateTo(offset), s.open.time.TruncateTo(offset), s.open.txn.TruncateTo(offset)); err != nil {
+	if err := errors.Join(s.open.index.TruncateTo(offset), s.open.time.TruncateTo(offset), s.truncateAborted(offset)); err != nil {
 		return err
 	}
 	return s.findEndLocked()

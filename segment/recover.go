@@ -131,7 +131,7 @@ func (s *Segment) openForRecoveryLocked() error {
 	if err := s.createIndexes(); err != nil {
 		return err
 	}
-	return s.open.txn.Reset()
+	return s.beginAborted()
 }
 
 // rewrite sets the size of the file again and writes bytes over themselves, so that the

@@ -93,6 +93,11 @@ type Segment struct {
 		isOpen  bool
 		retired bool
 		parked  bool // writable, but at most open for reading; changed by the writer only
+
+		// list, if listed, takes the place of a lost list of aborted transactions
+		// where none can be written.
+		list   []AbortedTxn
+		listed bool
 	}
 
 	// newest is the largest timestamp in the segment and the last offset of
@@ -102,6 +107,9 @@ type Segment struct {
 		TimestampOffset
 		known bool
 	}
+
+	distrusted  bool        // see DistrustAborted
+	keepAborted atomic.Bool // see KeepAborted
 
 	writable atomic.Bool // Append is allowed; set by the writer
 	trimming sync.Mutex  // guards trimmed; held while indexes are trimmed
@@ -120,6 +128,8 @@ type files struct {
 	index *index.Index     // nil: missing or unusable, and read-only
 	time  *timeindex.Index // nil: likewise
 	txn   *txnindex.Index
+
+	unlisted bool // txn is missing, damaged or not to be trusted
 }
 
 // Open returns the segment of the given base offset in dir. No file is touched
@@ -157,6 +167,7 @@ func Create(dir string, base int64, opts Options) (*Segment, error) {
 // startEmpty makes a segment whose files are open and empty writable.
 func (s *Segment) startEmpty() {
 	s.setOpen(true)
+	s.open.unlisted = false
 	s.size.Store(0)
 	s.newest.known = true
 	s.startWriting()

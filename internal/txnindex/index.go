@@ -48,6 +48,7 @@ type Index struct {
 	name atomic.Pointer[string]
 
 	// These belong to the writer.
+	exists  bool // there is a file
 	unnamed bool // the file was created, and its directory not synced since
 	closed  bool
 	failed  error // what a failed Append left behind; once set, appends refuse
@@ -101,9 +102,13 @@ func open(path string, base int64, o Options, flag int) (*Index, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	x.file = file
 	x.count.Store(info.Size() / EntrySize)
 	x.lastKnown = info.Size() < EntrySize
+	x.exists = true
+	if info.Size() == 0 && x.readOnly { // as good as none, and takes no descriptor
+		return x, file.Close()
+	}
+	x.file = file
 	return x, nil
 }
 
@@ -114,6 +119,20 @@ func (x *Index) Base() int64 { return x.base }
 
 // Len returns the number of entries.
 func (x *Index) Len() int { return int(x.count.Load()) }
+
+// Exists reports whether there was a file, or is one by now.
+func (x *Index) Exists() bool { return x.exists }
+
+// Create makes the file if there is none yet.
+func (x *Index) Create() error {
+	if x.readOnly && x.exists {
+		return nil
+	}
+	if err := x.writable(); err != nil {
+		return err
+	}
+	return x.create()
+}
 
 // Append adds an entry and creates the file if this is the first one. Its last
 // offset must be above that of the last entry, else ErrOrder; Kafka checks that
@@ -163,7 +182,7 @@ func (x *Index) create() error {
 		return err
 	}
 	x.file = file
-	x.unnamed = true
+	x.exists, x.unnamed = true, true
 	return nil
 }
 
