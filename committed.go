@@ -189,6 +189,27 @@ type unlistedError struct{ s *segment.Segment }
 
 func (e *unlistedError) Error() string { return e.s.Name() + ": " + segment.ErrUnlisted.Error() }
 
+// lookAgain does what a reader needs that has to look again: because the log was
+// truncated or refreshed meanwhile, a segment was taken out of the set that it went by,
+// which may be nil, or a list of aborted transactions is lost. Any other error is
+// returned. Nothing is acquired.
+func (l *Log) lookAgain(err error, set *segmentSet) error {
+	var lost *unlistedError
+	switch {
+	case errors.Is(err, errStale):
+		return nil
+	case errors.Is(err, segment.ErrRetired) && set != nil:
+		return l.changed(set)
+	case errors.Is(err, segment.ErrRetired):
+		return nil
+	case errors.Is(err, errGone):
+		return l.Refresh()
+	case errors.As(err, &lost):
+		return l.listAborted(lost.s)
+	}
+	return err
+}
+
 // listAborted makes the list of aborted transactions of a segment from the log, if it
 // is lost: from the newest snapshot below on, or from the log start. That costs as
 // much as reading that much of the log, once. No segment is acquired by the caller.

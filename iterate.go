@@ -299,31 +299,16 @@ func (w *walk) load() error {
 		} else {
 			err = w.loadAnew()
 		}
-		var lost *unlistedError
 		switch {
+		case err == nil:
+			return nil
 		case errors.Is(err, io.EOF) && (!w.aimed || w.scan.Segment() == w.log.set.Load().active):
 			return err // at the log end
 		case errors.Is(err, io.EOF):
 			w.leaveSegment()
 			continue
-		case errors.Is(err, errStale):
-		case errors.Is(err, errGone):
-			if err := w.log.Refresh(); err != nil {
-				return err
-			}
-		case errors.As(err, &lost):
-			if err := w.log.listAborted(lost.s); err != nil {
-				return err
-			}
-		case errors.Is(err, segment.ErrRetired):
-			// One that was aimed at, or one that may list aborted transactions.
-			if w.set != nil {
-				err = w.log.changed(w.set)
-			}
-			if err != nil && !errors.Is(err, segment.ErrRetired) {
-				return err
-			}
-		default:
+		}
+		if err := w.log.lookAgain(err, w.set); err != nil {
 			return err
 		}
 		w.aimed = false

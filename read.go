@@ -343,22 +343,10 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 	for {
 		r.set = nil
 		res, err := l.readOnce(r, offset, maxBytes, opts)
-		var lost *unlistedError
-		switch {
-		case errors.As(err, &lost):
-			if err := l.listAborted(lost.s); err != nil {
-				return res, err
-			}
-		case errors.Is(err, errStale):
-		case errors.Is(err, errGone):
-			if err := l.Refresh(); err != nil {
-				return res, err
-			}
-		case errors.Is(err, segment.ErrRetired) && r.set != nil:
-			if err := l.changed(r.set); err != nil {
-				return res, err
-			}
-		default:
+		if err == nil {
+			return res, nil
+		}
+		if err := l.lookAgain(err, r.set); err != nil {
 			return res, err
 		}
 		if err := l.check(offset); err != nil {
