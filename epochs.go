@@ -106,7 +106,8 @@ func (l *Log) knowsEpochsLocked(epochs epochsOf) bool {
 // takeBackEpochsLocked is for a set that could not be written.
 func (l *Log) takeBackEpochsLocked(before []leaderepoch.Entry, epoch int32) {
 	l.epochs.Restore(before)
-	l.append.epoch, l.append.epochsUnsaved = epoch, true
+	l.append.epoch = epoch
+	l.append.epochsUnsaved = l.epochs.Flush(l.opts.FS, l.epochPath()) != nil
 }
 
 // saveEpochsLocked puts changed epochs on disk, on a full one later: the next append
@@ -182,18 +183,37 @@ func (l *Log) noteEpoch(epoch int32, offset int64) {
 // settleEpochs fits the epochs to the log once its bounds are known, and begins the
 // one that Options ask for. On a full disk that is done by the first append.
 func (l *Log) settleEpochs(start, end int64) error {
-	// One that was begun counts, even if nothing was written in it.
 	l.append.epoch = max(l.append.epoch, l.opts.LeaderEpoch)
-	if latest, ok := l.epochs.Latest(); ok {
-		l.append.epoch = max(l.append.epoch, latest.Epoch)
+	if !l.opts.Replicated {
+		l.raiseEpoch()
 	}
 	l.epochs.TruncateFromEnd(end)
 	l.epochs.TruncateFromStart(start)
+	l.raiseEpoch()
 	if l.opts.ReadOnly {
 		return nil
 	}
-	if _, err := l.epochs.Assign(l.append.epoch, end); err != nil {
+	if err := l.beginEpoch(end); err != nil {
 		return err
 	}
 	return l.saveEpochsLocked()
+}
+
+// raiseEpoch makes the present epoch the latest that is listed.
+func (l *Log) raiseEpoch() {
+	if latest, ok := l.epochs.Latest(); ok {
+		l.append.epoch = max(l.append.epoch, latest.Epoch)
+	}
+}
+
+// beginEpoch has the present epoch go on at the log end, when the log was opened or
+// truncated. In a lone log one that was begun counts, even if nothing was written in
+// it. With replicas it does not: a follower that asks its leader about an epoch of
+// which it has no record does not learn what it must cut off (KIP-101).
+func (l *Log) beginEpoch(end int64) error {
+	if l.opts.Replicated {
+		return nil
+	}
+	_, err := l.epochs.Assign(l.append.epoch, end)
+	return err
 }

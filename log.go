@@ -103,6 +103,7 @@ type Log struct {
 	locks    []io.Closer
 	known    bool     // a seglog had the directory open before
 	ours     bool     // a state file is ours and whole
+	shut     bool     // of a read-only log: it was closed when it was opened
 	recovery Recovery // guarded by append once the log is open
 	closed   atomic.Bool
 }
@@ -172,6 +173,9 @@ func (l *Log) closeLocked() error {
 		if _, err := l.append.producers.Take(l.end.Load(), true); !vfs.IsNoSpace(err) {
 			errs = append(errs, err)
 		}
+	}
+	if !l.opts.ReadOnly && !failed {
+		errs = append(errs, l.saveEpochsLocked())
 	}
 	err = errors.Join(errs...)
 	if !l.opts.ReadOnly && !failed && err == nil {

@@ -787,11 +787,11 @@ func (l *Log) openReadOnly() error {
 // bound finds the end of a read-only log.
 func (l *Log) bound() error {
 	set := l.set.Load()
-	closed := l.closedCleanly(set.active, l.state.Clean) || l.brokerClosed()
-	if !closed {
+	l.shut = l.closedCleanly(set.active, l.state.Clean) || l.brokerClosed()
+	if !l.shut {
 		l.distrustAborted(set)
 	}
-	r, err := set.active.BoundTail(closed)
+	r, err := set.active.BoundTail(l.shut)
 	if err != nil {
 		return err
 	}
@@ -813,13 +813,8 @@ func (l *Log) bound() error {
 // distrustAborted is for a read-only log that is still being written to, or was not
 // closed: what recovery would make anew is not to be trusted.
 func (l *Log) distrustAborted(set *segmentSet) {
-	for s := range set.from(l.state.RecoveryPoint) {
+	for s := range set.from(l.untrusted(set, l.end.Load())) {
 		s.DistrustAborted()
-	}
-	if l.state.RecoveryPoint == unknownOffset { // recovery would look at all of them
-		for s := range set.ascending() {
-			s.DistrustAborted()
-		}
 	}
 }
 
@@ -902,7 +897,11 @@ func (l *Log) refresh() error {
 		}
 	}
 	l.append.producers, l.append.epoch, l.epochs = fresh.append.producers, fresh.append.epoch, fresh.epochs
-	l.recovery = fresh.recovery
+	l.recovery, l.shut = fresh.recovery, fresh.shut
+	l.ours = fresh.ours
+	l.state.Lock()
+	l.state.State = fresh.state.State
+	l.state.Unlock()
 	l.set.Store(fresh.set.Load())
 	l.start.Store(fresh.start.Load())
 	l.unstable.Store(fresh.unstable.Load()) // before the end, as with an append

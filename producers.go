@@ -173,8 +173,8 @@ func (l *Log) abortTransactionLocked(producerID int64, opts *AppendOptions) (App
 	if err := l.writableLocked(); err != nil {
 		return AppendResult{}, err
 	}
-	known, ok := l.append.producers.Producer(producerID)
-	if !ok || !known.HasOpenTxn() {
+	known, found := l.append.producers.Producer(producerID)
+	if !found || !known.HasOpenTxn() {
 		return AppendResult{}, ErrNoTransaction
 	}
 	marker, err := endMarkerOf(producerID, known.ProducerEpoch, Abort, max(opts.coordinatorEpoch(), known.CoordinatorEpoch))
@@ -281,7 +281,8 @@ func (l *Log) noProducers() bool {
 // log. With none, and without a snapshot, it is not searched.
 func (l *Log) reloadProducers(segments []*segment.Segment, offset int64, none bool) error {
 	m := l.append.producers
-	start := max(l.stateNow().LogStartOffset, segments[0].Base())
+	// What lies below the log start in the first segment is still there, and counts.
+	start := segments[0].Base()
 	r, err := m.TruncateAndReload(min(start, offset), offset, time.Now().UnixMilli())
 	if err != nil {
 		return err
@@ -444,10 +445,31 @@ func (l *Log) knowProducersLocked() error {
 		return err
 	}
 	set, end := l.set.Load(), l.end.Load()
-	if err := l.reloadProducers(set.slice(), end, l.noProducers()); err != nil {
+	// That nobody ever wrote is known of what lies below the recovery point.
+	from := l.untrusted(set, end)
+	err := l.reloadProducers(set.slice(), from, l.noProducers())
+	if err == nil && from < end {
+		err = l.replay(set.slice(), from, end, l.append.producers.Apply)
+	}
+	if err != nil {
 		l.append.producers = nil
 		return err
 	}
+	l.append.producers.Advance(end)
 	l.publishStableLocked(end)
 	return nil
+}
+
+// untrusted is where the segments of a read-only log begin that recovery would look
+// at, or the log end if it was closed.
+func (l *Log) untrusted(set *segmentSet, end int64) int64 {
+	if l.shut {
+		return end
+	}
+	if l.state.RecoveryPoint < unknownOffset {
+		if s := set.floor(l.state.RecoveryPoint); s != nil {
+			return s.Base()
+		}
+	}
+	return set.first().Base()
 }

@@ -153,6 +153,9 @@ func (l *Log) truncateProducers(segments []*segment.Segment, offset int64) error
 		return err
 	}
 	l.epochs.TruncateFromEnd(offset)
+	if err := l.beginEpoch(offset); err != nil {
+		return err
+	}
 	return l.saveEpochsLocked()
 }
 
