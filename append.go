@@ -219,6 +219,9 @@ func (l *Log) validateRecords(b record.Batch, it *record.Iterator) (int64, error
 		return newest, err
 	}
 	rules := l.rules(time.Now())
+	if b.TimestampType() == record.LogAppendTime {
+		rules.stamped()
+	}
 	for i := 0; it.Next(); i++ {
 		r := it.Record()
 		if r.Offset != b.BaseOffset()+int64(i) {

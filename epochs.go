@@ -141,8 +141,9 @@ func (e epochsOf) with(b record.Batch) epochsOf {
 // collectEpochs makes it anew, unless the log is read-only.
 func (l *Log) readEpochs() error {
 	entries, err := leaderepoch.ReadFile(l.opts.FS, l.epochPath())
-	lost := err != nil
-	if lost && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, checkpoint.ErrCorrupt) {
+	// A crash may leave an empty file of a broker.
+	lost := err != nil || len(entries) == 0
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, checkpoint.ErrCorrupt) {
 		return err
 	}
 	if l.epochs, err = leaderepoch.New(entries); err != nil {

@@ -75,6 +75,13 @@ func (r *rules) check(i int, rec *Record) {
 	}
 }
 
+// stamped notes that the batch is said to have its time from the log, which only the
+// log can say. Kafka takes such a batch for a topic with record.CreateTime if it is not
+// without a time, and then does not know the times of its records.
+func (r *rules) stamped() {
+	r.broken = append(r.broken, RecordError{0, fmt.Errorf("%w: a client's batch with log append time", ErrInvalidTimestamp)})
+}
+
 var errNoKey = fmt.Errorf("a record of a compacted log needs a key: %w", record.ErrInvalid)
 
 func (r *rules) err() error {

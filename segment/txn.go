@@ -165,7 +165,10 @@ func (s *Segment) syncAborted() error {
 			return err
 		}
 	}
-	return s.open.txn.Sync()
+	if err := s.open.txn.Sync(); !errors.Is(err, txnindex.ErrReadOnly) {
+		return err
+	}
+	return nil // ListAborted has written it, durably
 }
 
 // SyncAborted makes what NoteAborted noted durable.
