@@ -156,7 +156,7 @@ func (l *Log) closeLocked() error {
 	active := l.set.Load().active
 	size, err := active.Size()
 	errs = append(errs, err)
-	if !l.opts.ReadOnly {
+	if !l.opts.ReadOnly && !failed { // recovery looks at what a failed log has not trimmed
 		if l.append.transactional {
 			active.KeepAborted()
 		}

@@ -245,34 +245,63 @@ func (l *Log) createSegment(base int64) (*segment.Segment, error) {
 // not wait for it. A failed sync is kept by syncTo. The rest may fail: what was
 // not trimmed is by the next flush or by Close, and a recovery point left behind
 // only means more to scan.
+//
+// A truncation meanwhile may have opened a segment again, which was written to and
+// sealed once more: then all of it is done again.
 func (l *Log) flushSealed() {
 	l.flushing.Lock() // the recovery point must not pass what another still trims
 	defer l.flushing.Unlock()
+	for done := false; !done; {
+		var base int64
+		var err error
+		if base, done, err = l.flushSealedOnce(); err != nil {
+			return
+		}
+		if done {
+			l.tellSealed(base)
+		}
+	}
 	l.append.Lock()
+	producers := l.append.hasProducers
+	l.append.Unlock()
+	if producers {
+		l.ExpireProducers()
+	}
+}
+
+// flushSealedOnce is one attempt; done is false if the log was truncated meanwhile.
+func (l *Log) flushSealedOnce() (base int64, done bool, err error) {
+	l.append.Lock()
+	generation := l.generation.Load()
 	sealed := slices.Clone(l.append.sealed)
-	base := l.set.Load().active.Base()
+	base = l.set.Load().active.Base()
 	snapshots, producers := l.append.snapshots, l.append.hasProducers
 	l.append.snapshots = nil
 	l.append.Unlock()
 	for _, s := range sealed {
-		if trimmed(s) != nil {
-			return
+		if err := trimmed(s); err != nil {
+			return base, false, err
 		}
 	}
-	if l.syncTo(min(base, l.end.Load())) != nil {
-		return
+	if err := l.syncTo(min(base, l.end.Load())); err != nil {
+		return base, false, err
 	}
-	if l.writeSnapshots(snapshots) != nil {
-		return
+	if err := l.writeSnapshots(snapshots); err != nil {
+		return base, false, err
 	}
+	l.maintain.Lock() // keeps truncation away
+	defer l.maintain.Unlock()
 	l.append.Lock()
-	l.append.sealed = slices.DeleteFunc(l.append.sealed, func(s *segment.Segment) bool { return slices.Contains(sealed, s) })
-	l.append.Unlock()
-	l.moveRecoveryPoint(base, producers)
-	l.tellSealed(base)
-	if producers {
-		l.ExpireProducers()
+	same := l.generation.Load() == generation
+	if same {
+		l.append.sealed = slices.DeleteFunc(l.append.sealed, func(s *segment.Segment) bool { return slices.Contains(sealed, s) })
 	}
+	l.append.Unlock()
+	if !same {
+		return base, false, nil
+	}
+	_ = l.moveRecoveryPoint(base, producers) // left behind it only means more to scan
+	return base, true, nil
 }
 
 // writeSnapshots writes producer snapshots that rolls have captured. One that is
