@@ -17,21 +17,24 @@ type KafkaError struct {
 
 // These values are part of Kafka's protocol and never change (Errors.java).
 var (
-	kafkaUnknown              = KafkaError{-1, "UNKNOWN_SERVER_ERROR", false}
-	kafkaNone                 = KafkaError{0, "NONE", false}
-	kafkaOffsetOutOfRange     = KafkaError{1, "OFFSET_OUT_OF_RANGE", false}
-	kafkaCorruptMessage       = KafkaError{2, "CORRUPT_MESSAGE", true}
-	kafkaMessageTooLarge      = KafkaError{10, "MESSAGE_TOO_LARGE", false}
-	kafkaRecordListTooLarge   = KafkaError{18, "RECORD_LIST_TOO_LARGE", false}
-	kafkaInvalidTimestamp     = KafkaError{32, "INVALID_TIMESTAMP", false}
-	kafkaOutOfOrderSequence   = KafkaError{45, "OUT_OF_ORDER_SEQUENCE_NUMBER", false}
-	kafkaInvalidProducerEpoch = KafkaError{47, "INVALID_PRODUCER_EPOCH", false}
-	kafkaInvalidTxnState      = KafkaError{48, "INVALID_TXN_STATE", false}
-	kafkaCoordinatorFenced    = KafkaError{52, "TRANSACTION_COORDINATOR_FENCED", false}
-	kafkaStorageError         = KafkaError{56, "KAFKA_STORAGE_ERROR", true}
-	kafkaFencedLeaderEpoch    = KafkaError{74, "FENCED_LEADER_EPOCH", true}
-	kafkaUnknownLeaderEpoch   = KafkaError{75, "UNKNOWN_LEADER_EPOCH", true}
-	kafkaInvalidRecord        = KafkaError{87, "INVALID_RECORD", false}
+	kafkaUnknown                 = KafkaError{-1, "UNKNOWN_SERVER_ERROR", false}
+	kafkaNone                    = KafkaError{0, "NONE", false}
+	kafkaOffsetOutOfRange        = KafkaError{1, "OFFSET_OUT_OF_RANGE", false}
+	kafkaCorruptMessage          = KafkaError{2, "CORRUPT_MESSAGE", true}
+	kafkaMessageTooLarge         = KafkaError{10, "MESSAGE_TOO_LARGE", false}
+	kafkaRecordListTooLarge      = KafkaError{18, "RECORD_LIST_TOO_LARGE", false}
+	kafkaUnknownTopicOrPartition = KafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION", true}
+	kafkaTopicAlreadyExists      = KafkaError{36, "TOPIC_ALREADY_EXISTS", false}
+	kafkaInvalidConfig           = KafkaError{40, "INVALID_CONFIG", false}
+	kafkaInvalidTimestamp        = KafkaError{32, "INVALID_TIMESTAMP", false}
+	kafkaOutOfOrderSequence      = KafkaError{45, "OUT_OF_ORDER_SEQUENCE_NUMBER", false}
+	kafkaInvalidProducerEpoch    = KafkaError{47, "INVALID_PRODUCER_EPOCH", false}
+	kafkaInvalidTxnState         = KafkaError{48, "INVALID_TXN_STATE", false}
+	kafkaCoordinatorFenced       = KafkaError{52, "TRANSACTION_COORDINATOR_FENCED", false}
+	kafkaStorageError            = KafkaError{56, "KAFKA_STORAGE_ERROR", true}
+	kafkaFencedLeaderEpoch       = KafkaError{74, "FENCED_LEADER_EPOCH", true}
+	kafkaUnknownLeaderEpoch      = KafkaError{75, "UNKNOWN_LEADER_EPOCH", true}
+	kafkaInvalidRecord           = KafkaError{87, "INVALID_RECORD", false}
 )
 
 // kafkaErrors are looked through from the top: what is more particular comes first,
@@ -57,6 +60,9 @@ var kafkaErrors = []struct {
 	{ErrInvalidTimestamp, kafkaInvalidTimestamp},
 	{ErrOffsetOutOfRange, kafkaOffsetOutOfRange},
 	{ErrNoRecord, kafkaOffsetOutOfRange},
+	{ErrNoPartition, kafkaUnknownTopicOrPartition},
+	{ErrPartitionExists, kafkaTopicAlreadyExists},
+	{ErrUnknownProperty, kafkaInvalidConfig},
 	{producerstate.ErrInvalidRecord, kafkaInvalidRecord},
 	{record.ErrCorrupt, kafkaCorruptMessage},
 	{ErrInvalidBatch, kafkaInvalidRecord},

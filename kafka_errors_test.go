@@ -42,9 +42,12 @@ func TestEveryErrorHasItsKafkaCode(t *testing.T) {
 		"ErrOverlap":              {&seglog.OverlapError{}, 2, "CORRUPT_MESSAGE", true},
 		"ErrFencedLeaderEpoch":    {seglog.ErrFencedLeaderEpoch, 74, "FENCED_LEADER_EPOCH", true},
 		"ErrUnknownLeaderEpoch":   {seglog.ErrUnknownLeaderEpoch, 75, "UNKNOWN_LEADER_EPOCH", true},
+		"ErrNoPartition":          {seglog.ErrNoPartition, 3, "UNKNOWN_TOPIC_OR_PARTITION", true},
+		"ErrPartitionExists":      {seglog.ErrPartitionExists, 36, "TOPIC_ALREADY_EXISTS", false},
+		"ErrUnknownProperty":      {seglog.ErrUnknownProperty, 40, "INVALID_CONFIG", false},
 		"ErrInvalidBatch":         {seglog.ErrInvalidBatch, 87, "INVALID_RECORD", false},
 	}
-	none := []string{"ErrTruncated", "ErrUnexpectedOffset", "ErrCommitted", "ErrNotALog", "ErrOption"}
+	none := []string{"ErrIdentity", "ErrTruncated", "ErrUnexpectedOffset", "ErrCommitted", "ErrNotALog", "ErrOption"}
 	for name, row := range rows {
 		got := seglog.KafkaErrorOf(fmt.Errorf("append: %w", row.err))
 		require.Equal(t, seglog.KafkaError{Code: row.code, Name: row.name, Retriable: row.retriable}, got, name)
