@@ -92,13 +92,14 @@ func (l *Log) movePointIntoActive() {
 	defer l.maintain.Unlock()
 	l.append.Lock()
 	sealed, active := len(l.append.sealed), l.set.Load().active
-	point, failed := l.durable.Load()-1, l.append.failed != nil
+	point, failed, producers := l.durable.Load()-1, l.append.failed != nil, l.append.hasProducers
 	l.append.Unlock()
 	if failed || sealed > 0 || point <= active.Base() {
 		return // a roll moves it, or nobody knows what is on disk
 	}
 	_ = l.changeState(func(st *checkpoint.State) {
 		st.RecoveryPoint = max(st.RecoveryPoint, point)
+		st.Producers = st.Producers || producers
 		st.DurableEnd = max(st.DurableEnd, point)
 	})
 }

@@ -102,7 +102,8 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 	last := all[keep-1]
 	l.lowerDurable(offset)
 	err := l.changeState(func(st *checkpoint.State) {
-		st.RecoveryPoint = min(st.RecoveryPoint, offset)
+		// One short of the end, for the reason of movePointIntoActive.
+		st.RecoveryPoint = min(st.RecoveryPoint, max(last.Base(), offset-1))
 		st.LogStartOffset = min(st.LogStartOffset, offset)
 		// A batch that holds offset in its middle goes completely: how far the log
 		// reaches then is not known yet, but it has this segment.
