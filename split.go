@@ -50,7 +50,7 @@ func (l *Log) splitInto(s *segment.Segment, suffix string) (bases []int64, damag
 		return nil, nil, err
 	}
 	bases = []int64{s.Base()}
-	aborted, _, err := s.Aborted(nil, 0, math.MaxInt64)
+	aborted, err := abortedOf(s)
 	if err != nil {
 		return nil, nil, errors.Join(err, out.Retire())
 	}
@@ -95,10 +95,28 @@ func setOf(b record.Batch) segment.Set {
 	}
 }
 
+// abortedList is the aborted transactions of a segment, if it is known which.
+type abortedList struct {
+	txns []segment.AbortedTxn
+	lost bool
+}
+
+func abortedOf(s *segment.Segment) (abortedList, error) {
+	txns, _, err := s.Aborted(nil, 0, math.MaxInt64)
+	if errors.Is(err, segment.ErrUnlisted) {
+		return abortedList{lost: true}, nil
+	}
+	return abortedList{txns: txns}, err
+}
+
 // finish makes a written segment, which ends below upper, durable and closes it.
-// Of the aborted transactions it has those whose markers it holds.
-func finish(s *segment.Segment, aborted []segment.AbortedTxn, upper int64) error {
-	for _, t := range aborted {
+// Of the aborted transactions it has those whose markers it holds; a lost list stays
+// lost, and is made from the log when it is needed.
+func finish(s *segment.Segment, aborted abortedList, upper int64) error {
+	if aborted.lost {
+		return errors.Join(s.Sync(), s.Retire(), s.ForgetAborted())
+	}
+	for _, t := range aborted.txns {
 		if t.LastOffset >= s.Base() && t.LastOffset < upper {
 			if err := s.NoteAborted(t); err != nil {
 				return errors.Join(err, s.Retire())
