@@ -116,6 +116,8 @@ type Segment struct {
 	trimmed  bool        // the indexes are as they stay, on disk too
 	used     atomic.Bool // acquired or appended to since the last CloseIdle or Park
 
+	listDoubted bool // see syncAborted; guarded by trimming
+
 	// The rest belongs to the writer.
 	sinceIndex int64     // bytes since the last index entry
 	nextOffset int64     // last offset + 1, when writable

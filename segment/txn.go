@@ -155,11 +155,21 @@ func (s *Segment) ListAborted(txns []AbortedTxn) error {
 // ForgetAborted removes the list of a segment that is not open: nobody vouches for it.
 func (s *Segment) ForgetAborted() error { return removeIfThere(s.opts.FS, s.txnIndexPath()) }
 
-// syncAborted makes the list durable.
+// syncAborted makes the list durable. Once that has failed nobody knows what of it is
+// on disk, even if a later sync succeeds: then it goes, and is made from the log.
 func (s *Segment) syncAborted() error {
 	if s.open.unlisted {
 		return nil
 	}
+	if s.listDoubted {
+		return errors.Join(s.ForgetAborted(), s.opts.FS.SyncDir(s.dir))
+	}
+	err := s.syncList()
+	s.listDoubted = err != nil
+	return err
+}
+
+func (s *Segment) syncList() error {
 	if s.keepAborted.Load() {
 		if err := s.open.txn.Create(); err != nil {
 			return err
