@@ -111,3 +111,48 @@ func TestAppendingAllocatesNothingInSteadyState(t *testing.T) {
 		require.Zero(t, perCall, codec)
 	}
 }
+
+func TestAKnownProducersAppendAllocatesNoMoreThanAPlainOne(t *testing.T) {
+	l := allocLog(t, 100)
+	records := many(1, 1)
+	o := &seglog.AppendOptions{}
+	plain := testing.AllocsPerRun(1000, func() {
+		if _, err := l.Append(records, o); err != nil {
+			t.Fatal(err)
+		}
+	})
+	p := seglog.Producer{ID: 1, Transactional: true}
+	o.Producer = &p
+	perCall := testing.AllocsPerRun(1000, func() {
+		if _, err := l.Append(records, o); err != nil {
+			t.Fatal(err)
+		}
+		p.Sequence++
+	})
+	require.LessOrEqual(t, perCall, plain)
+}
+
+func TestScanningCommittedRecordsAllocatesNothingPerRecord(t *testing.T) {
+	l := openLog(t, t.TempDir(), quick)
+	for i := range int32(200) {
+		p := seglog.Producer{ID: 1, Sequence: 10 * i, Transactional: true}
+		_, err := l.Append(many(10, 1), &seglog.AppendOptions{Producer: &p})
+		require.NoError(t, err)
+		if i%10 == 9 {
+			_, err = l.EndTransaction(p, seglog.TransactionResult(i/10%2), nil)
+			require.NoError(t, err)
+		}
+	}
+	n := 0
+	perScan := testing.AllocsPerRun(20, func() {
+		n = 0
+		for _, err := range l.Records(context.Background(), 0, &seglog.IterOptions{Isolation: seglog.ReadCommitted}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+	})
+	require.Equal(t, 1000, n)
+	require.LessOrEqual(t, perScan, 20.0, "for 2000 records and 10 aborted transactions")
+}

@@ -69,7 +69,13 @@ func (o *AppendOptions) sync(log SyncPolicy) SyncPolicy {
 	return log
 }
 
-var builders = sync.Pool{New: func() any { return new(record.Builder) }}
+// encoder is what one Append needs; pooled.
+type encoder struct {
+	record.Builder
+	producer record.Producer
+}
+
+var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 // Append writes records as one batch, all of them or none, and gives them
 // consecutive offsets. It returns when they are as durable as the sync policy
@@ -87,8 +93,8 @@ var builders = sync.Pool{New: func() any { return new(record.Builder) }}
 // and only in its turn: otherwise the error is a *ProducerError. Records that the
 // log's options do not allow give a *RecordsError.
 func (l *Log) Append(records []Record, opts *AppendOptions) (AppendResult, error) {
-	b := builders.Get().(*record.Builder)
-	defer builders.Put(b)
+	b := encoders.Get().(*encoder)
+	defer encoders.Put(b)
 	batch, err := l.encode(b, records, opts.producer())
 	if err != nil {
 		return AppendResult{}, fmt.Errorf("append: %w", err)
@@ -122,7 +128,7 @@ func (l *Log) AppendAsync(records []Record) (Ticket, error) {
 	return Ticket{at, l}, err
 }
 
-func (l *Log) encode(b *record.Builder, records []Record, p *Producer) (record.Batch, error) {
+func (l *Log) encode(b *encoder, records []Record, p *Producer) (record.Batch, error) {
 	rules := l.rules(time.Now())
 	o := record.BuilderOptions{
 		Codec:         l.opts.Compression,
@@ -132,7 +138,8 @@ func (l *Log) encode(b *record.Builder, records []Record, p *Producer) (record.B
 		LeaderEpoch:   l.opts.LeaderEpoch, // the present one is stamped later
 	}
 	if p != nil {
-		o.Producer = &record.Producer{ID: p.ID, Epoch: p.Epoch, BaseSequence: p.Sequence}
+		b.producer = record.Producer{ID: p.ID, Epoch: p.Epoch, BaseSequence: p.Sequence}
+		o.Producer = &b.producer
 		o.Transactional = p.Transactional
 	}
 	b.Reset(o)

@@ -84,6 +84,60 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+// BenchmarkAppendIdempotent is BenchmarkAppend of a producer that counts its records.
+func BenchmarkAppendIdempotent(b *testing.B) {
+	for _, batch := range []int{1, 100} {
+		for _, transactional := range []bool{false, true} {
+			b.Run(fmt.Sprintf("batch=%d/transactional=%v", batch, transactional), func(b *testing.B) {
+				l := open(b, b.TempDir(), seglog.Options{Sync: seglog.SyncNever})
+				records := messages(batch, 100)
+				p := seglog.Producer{ID: 1, Transactional: transactional}
+				opts := &seglog.AppendOptions{Producer: &p}
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := l.Append(records, opts); err != nil {
+						b.Fatal(err)
+					}
+					p.Sequence = record.IncrementSequence(p.Sequence, int32(batch))
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkScanCommitted reads a log of transactions, every tenth of them aborted.
+func BenchmarkScanCommitted(b *testing.B) {
+	l := open(b, b.TempDir(), seglog.Options{Sync: seglog.SyncNever, SegmentBytes: 16 << 20})
+	const n, batch = 1000, 100
+	records := messages(batch, 100)
+	for i := range int32(n) {
+		p := seglog.Producer{ID: 1, Sequence: batch * i, Transactional: true}
+		result := seglog.Commit
+		if i%10 == 0 {
+			result = seglog.Abort
+		}
+		if _, err := l.Append(records, &seglog.AppendOptions{Producer: &p}); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := l.EndTransaction(p, result, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, isolation := range []seglog.Isolation{seglog.ReadUncommitted, seglog.ReadCommitted} {
+		b.Run(isolation.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, err := range l.Records(context.Background(), 0, &seglog.IterOptions{Isolation: isolation}) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(n*batch), "ns/record")
+		})
+	}
+}
+
 func BenchmarkAppendCompressed(b *testing.B) {
 	for codec := record.Gzip; codec <= record.Zstd; codec++ {
 		b.Run(codec.String(), func(b *testing.B) {
