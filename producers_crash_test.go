@@ -25,9 +25,8 @@ type sent struct {
 // transactor drives producers over a log that may crash or fail at any moment. What
 // it was told it remembers.
 type transactor struct {
-	t    testing.TB
-	what string
-	log  *seglog.Log
+	t   testing.TB
+	log *seglog.Log
 	// mu guards what a crash, which may come from the log's background work, looks at.
 	mu   sync.Mutex
 	acks []sent

@@ -34,7 +34,7 @@ func (s *Segment) Park() error {
 	if err != nil {
 		return fmt.Errorf("park segment %d: %w", s.base, err)
 	}
-	s.open.parked = true
+	s.open.parked, s.open.none = true, !s.open.unlisted && !s.open.txn.Exists()
 	if err := s.closeFilesLocked(); err != nil { // closing an index trims it
 		return fmt.Errorf("park segment %d: %w", s.base, err)
 	}
@@ -106,7 +106,7 @@ func (s *Segment) trimParked() (parked bool, err error) {
 	if s.writable.Load() || s.trimmed {
 		return true, nil
 	}
-	if err := errors.Join(s.syncFile(s.indexPath()), s.syncFile(s.timeIndexPath()), s.syncFile(s.txnIndexPath())); err != nil {
+	if err := errors.Join(s.syncFile(s.indexPath()), s.syncFile(s.timeIndexPath()), s.syncParkedList()); err != nil {
 		return true, fmt.Errorf("trim indexes of segment %d: %w", s.base, err)
 	}
 	s.trimmed = true

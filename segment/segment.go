@@ -93,6 +93,7 @@ type Segment struct {
 		isOpen  bool
 		retired bool
 		parked  bool // writable, but at most open for reading; changed by the writer only
+		none    bool // while parked: no transaction was aborted, and there is no list
 
 		// list, if listed, takes the place of a lost list of aborted transactions
 		// where none can be written.

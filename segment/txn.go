@@ -169,6 +169,16 @@ func (s *Segment) syncAborted() error {
 	return err
 }
 
+// syncParkedList is syncAborted for a segment that was sealed while it was parked.
+func (s *Segment) syncParkedList() error {
+	if s.listDoubted {
+		return errors.Join(s.ForgetAborted(), s.opts.FS.SyncDir(s.dir))
+	}
+	err := s.syncFile(s.txnIndexPath())
+	s.listDoubted = err != nil
+	return err
+}
+
 func (s *Segment) syncList() error {
 	if s.keepAborted.Load() {
 		if err := s.open.txn.Create(); err != nil {
@@ -195,8 +205,9 @@ func (s *Segment) openTxnIndex(writable bool) error {
 	if s.open.txn, err = open(s.txnIndexPath(), s.base, txnindex.Options{FS: s.opts.FS}); err != nil {
 		return err
 	}
-	s.open.unlisted = !s.open.txn.Exists() || s.distrusted
-	if !s.open.unlisted {
+	none := s.open.parked && s.open.none
+	s.open.unlisted = !s.open.txn.Exists() && !none || s.distrusted
+	if !s.open.unlisted && s.open.txn.Exists() {
 		err := s.open.txn.Check()
 		s.open.unlisted = errors.Is(err, txnindex.ErrCorrupt)
 		if err != nil && !s.open.unlisted {
