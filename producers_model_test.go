@@ -597,12 +597,14 @@ func (m *producersModel) Reopen(t *rapid.T) {
 			m.leader = max(m.leader, b.leader)
 		}
 	}
-	before := m.epochs
 	m.epochs = slices.DeleteFunc(slices.Clone(m.epochs), func(e pEpoch) bool { return e.start >= m.end })
 	m.epochsFrom(m.start)
-	if n := len(before); m.start == m.end && n > 0 && m.log.LeaderEpoch() == before[n-1].epoch && m.log.EndOffsetForEpoch(before[n-1].epoch).Epoch >= 0 {
-		// All that was written in it is gone from the start: it may count, or not.
-		m.epochs = []pEpoch{{before[n-1].epoch, m.end}}
+	if epoch := m.log.LeaderEpoch(); m.start == m.end && m.opts.Replicated && epoch <= m.leader {
+		// No record is left to be read: the epoch of those before may count, or not.
+		m.epochs = nil
+		if m.log.EndOffsetForEpoch(epoch).Epoch >= 0 {
+			m.epochs = []pEpoch{{epoch, m.end}}
+		}
 	}
 	if m.opts.Replicated {
 		m.leader = 0
