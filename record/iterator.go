@@ -201,6 +201,10 @@ func (it *Iterator) Record() *Record { return &it.rec }
 // Err returns what ended the iteration before the last record, or nil.
 func (it *Iterator) Err() error { return it.err }
 
+// Rewind starts again on the records of the batch of the last Reset, which must have
+// succeeded, and so must the iteration so far. Nothing is decompressed again.
+func (it *Iterator) Rewind() { it.pos, it.index, it.entry = 0, 0, nil }
+
 // SkipTo is Next until a record has an offset of at least the given one, without
 // decoding the ones before. They are skipped by their length, and a damaged one
 // among them may go unnoticed. It never goes back, which is why it is not

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/seglog/seglog/index"
 	"github.com/seglog/seglog/internal/vfs"
@@ -266,6 +268,46 @@ func (s *Segment) dropFaulted(faulted bool, path string) error {
 	return removeIfThere(s.opts.FS, path)
 }
 
+// RenameLog gives the log file of a sealed segment another suffix, once no read is
+// under way: with the next Acquire readers find it there. Together with RenameIndexes
+// it is how a segment takes the place of others while it is read. The names are
+// durable when the owner has synced the directory.
+func (s *Segment) RenameLog(suffix string) error {
+	return s.rename(&s.logSuffix, suffix, s.LogPath)
+}
+
+// RenameIndexes is RenameLog for the other files of a segment.
+func (s *Segment) RenameIndexes(suffix string) error {
+	return s.rename(&s.indexSuffix, suffix, s.indexPath, s.timeIndexPath, s.txnIndexPath)
+}
+
+// rename closes the files first: not every system renames what is open.
+func (s *Segment) rename(held *atomic.Pointer[string], suffix string, paths ...func() string) error {
+	s.open.Lock()
+	defer s.open.Unlock()
+	if s.open.retired {
+		return ErrRetired
+	}
+	if s.open.isOpen {
+		if err := s.closeFilesLocked(); err != nil {
+			return fmt.Errorf("rename segment %d: %w", s.base, err)
+		}
+	}
+	var old []string
+	for _, path := range paths {
+		old = append(old, path())
+	}
+	before := held.Swap(&suffix)
+	for i, path := range paths {
+		err := s.opts.FS.Rename(old[i], path())
+		if err != nil && (held == &s.logSuffix || !errors.Is(err, fs.ErrNotExist)) {
+			held.Store(before) // an index that has its new name already is made anew
+			return fmt.Errorf("rename segment %d: %w", s.base, err)
+		}
+	}
+	return nil
+}
+
 // Remove retires the segment and deletes its files, which it marks first.
 func (s *Segment) Remove() error {
 	marked, err := s.MarkDeleted()
@@ -285,8 +327,21 @@ func (s *Segment) Remove() error {
 // without its offsets accounted for. It returns the paths that remain to be removed,
 // of which some may not exist.
 func (s *Segment) MarkDeleted() (marked []string, err error) {
-	if err := s.Retire(); err != nil {
+	marked, err = s.RenameDeleted()
+	if err == nil {
+		err = s.opts.FS.SyncDir(s.dir)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("remove segment %d: %w", s.base, err)
+	}
+	return marked, nil
+}
+
+// RenameDeleted is MarkDeleted for one who removes several segments, and syncs the
+// directory when all have been renamed.
+func (s *Segment) RenameDeleted() (marked []string, err error) {
+	if err := s.Retire(); err != nil {
+		return nil, err
 	}
 	for _, p := range s.Paths() {
 		err := s.opts.FS.Rename(p, p+deletedSuffix)
@@ -294,15 +349,15 @@ func (s *Segment) MarkDeleted() (marked []string, err error) {
 			err = s.opts.FS.Remove(p)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("remove segment %d: %w", s.base, err)
+			return nil, err
 		}
 		marked = append(marked, p+deletedSuffix)
 	}
-	if err := s.opts.FS.SyncDir(s.dir); err != nil {
-		return nil, fmt.Errorf("remove segment %d: %w", s.base, err)
-	}
 	return marked, nil
 }
+
+// Discard retires a segment that has not become part of a log, and deletes its files.
+func (s *Segment) Discard() error { return errors.Join(s.Retire(), s.removeFiles()) }
 
 const deletedSuffix = ".deleted"
 
@@ -330,6 +385,11 @@ func (s *Segment) ModTime() (int64, error) {
 		return 0, err
 	}
 	return fi.ModTime().UnixMilli(), nil
+}
+
+// SetModTime sets what ModTime returns.
+func (s *Segment) SetModTime(milliseconds int64) error {
+	return s.opts.FS.SetModTime(s.LogPath(), time.UnixMilli(milliseconds))
 }
 
 // View is what a reader needs of an acquired segment.

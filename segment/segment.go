@@ -79,6 +79,10 @@ type Segment struct {
 	dir  string
 	opts Options
 
+	// What the names of the files end in. They change only when the segment is put
+	// in the place of others; see RenameLog.
+	logSuffix, indexSuffix atomic.Pointer[string]
+
 	// size is the length of the whole batches in the log file. The writer
 	// publishes it after the bytes are written, so that a reader never sees
 	// part of a batch below it. -1 until a lazily opened segment is opened.
@@ -140,6 +144,8 @@ type files struct {
 // the number of its segments.
 func Open(dir string, base int64, opts Options) *Segment {
 	s := &Segment{base: base, dir: dir, opts: opts, anchor: -1, created: time.Now(), trimmed: true}
+	s.logSuffix.Store(&opts.Suffix)
+	s.indexSuffix.Store(&opts.Suffix)
 	s.size.Store(-1)
 	s.newest.TimestampOffset = TimestampOffset{-1, base}
 	return s
@@ -206,21 +212,21 @@ func (s *Segment) timeIndexOptions() timeindex.Options {
 func (s *Segment) Base() int64 { return s.base }
 
 // Name is the file name of the log, for messages.
-func (s *Segment) Name() string { return layout.LogName(s.base) + s.opts.Suffix }
+func (s *Segment) Name() string { return layout.LogName(s.base) + *s.logSuffix.Load() }
 
 // LogPath is the path of the .log file.
 func (s *Segment) LogPath() string { return filepath.Join(s.dir, s.Name()) }
 
 func (s *Segment) indexPath() string {
-	return filepath.Join(s.dir, layout.OffsetIndexName(s.base)+s.opts.Suffix)
+	return filepath.Join(s.dir, layout.OffsetIndexName(s.base)+*s.indexSuffix.Load())
 }
 
 func (s *Segment) timeIndexPath() string {
-	return filepath.Join(s.dir, layout.TimeIndexName(s.base)+s.opts.Suffix)
+	return filepath.Join(s.dir, layout.TimeIndexName(s.base)+*s.indexSuffix.Load())
 }
 
 func (s *Segment) txnIndexPath() string {
-	return filepath.Join(s.dir, layout.TxnIndexName(s.base)+s.opts.Suffix)
+	return filepath.Join(s.dir, layout.TxnIndexName(s.base)+*s.indexSuffix.Load())
 }
 
 // Size is the length in bytes of the whole batches in the log file. For a

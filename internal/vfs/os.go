@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // OS is the file system of the operating system. It has no state.
@@ -28,6 +29,9 @@ func (osFS) MkdirAll(name string, perm fs.FileMode) error { return os.MkdirAll(n
 func (osFS) Rename(oldname, newname string) error         { return os.Rename(oldname, newname) }
 func (osFS) Remove(name string) error                     { return os.Remove(name) }
 func (osFS) SyncDir(name string) error                    { return syncDir(name) }
+
+// SetModTime leaves the time of the last access as it is.
+func (osFS) SetModTime(name string, t time.Time) error { return os.Chtimes(name, time.Time{}, t) }
 
 func (osFS) FreeSpace(dir string) (int64, error) {
 	free, err := freeSpace(dir)

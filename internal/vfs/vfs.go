@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 )
 
 // FS is a file system. Implementations are safe for concurrent use.
@@ -57,6 +58,10 @@ type FS interface {
 	// The lock meets the one a JVM takes with FileChannel.tryLock, which is
 	// how a Kafka broker guards its log directory with a file named .lock.
 	Lock(name string, mode LockMode) (io.Closer, error)
+
+	// SetModTime sets the modification time of name. It is a hint to whoever judges
+	// files by their age, and durable when the system likes.
+	SetModTime(name string, t time.Time) error
 
 	// FreeSpace returns the bytes this user may still write on the file system
 	// that holds dir.

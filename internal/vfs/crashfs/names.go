@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/seglog/seglog/internal/vfs"
 )
@@ -304,6 +305,19 @@ func (f *FS) SyncDir(name string) error {
 		return &fs.PathError{Op: "sync", Path: name, Err: err}
 	}
 	f.storeNamesLocked(n)
+	return nil
+}
+
+// SetModTime implements vfs.FS. It is durable at once, and no operation: a time is
+// nothing that a power loss could tear.
+func (f *FS) SetModTime(name string, t time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.findLocked(name)
+	if err != nil {
+		return &fs.PathError{Op: "chtimes", Path: name, Err: err}
+	}
+	n.modified = t
 	return nil
 }
 

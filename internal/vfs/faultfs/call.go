@@ -32,12 +32,13 @@ const (
 	Lock
 	Unlock
 	FreeSpace
+	SetModTime
 )
 
 var kindNames = [...]string{Open: "open", Create: "create", Read: "read", Write: "write", Truncate: "truncate",
 	Preallocate: "preallocate", Sync: "sync", Close: "close", Map: "map", Flush: "flush", Unmap: "unmap", Stat: "stat",
 	ReadDir: "read dir", Mkdir: "mkdir", Rename: "rename", Remove: "remove", SyncDir: "sync dir", Lock: "lock",
-	Unlock: "unlock", FreeSpace: "free space"}
+	Unlock: "unlock", FreeSpace: "free space", SetModTime: "set mod time"}
 
 func (k Kind) String() string {
 	if k > 0 && int(k) < len(kindNames) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/seglog/seglog/internal/vfs"
 )
@@ -74,6 +75,14 @@ func (f *FS) SyncDir(name string) error {
 		return pathError("sync", name, o.err)
 	}
 	return f.inner.SyncDir(name)
+}
+
+// SetModTime implements vfs.FS.
+func (f *FS) SetModTime(name string, t time.Time) error {
+	if o := f.call(Call{Kind: SetModTime, Name: name}); o.err != nil {
+		return pathError("chtimes", name, o.err)
+	}
+	return f.inner.SetModTime(name, t)
 }
 
 // FreeSpace implements vfs.FS.
