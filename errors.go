@@ -78,6 +78,12 @@ var (
 	ErrInvalidTimestamp = errors.New("timestamp out of range")
 	// ErrCommitted: a truncation below the high watermark, which was not forced.
 	ErrCommitted = errors.New("below the high watermark")
+	// ErrCompactionAborted: the log was truncated, or records were removed from its
+	// beginning, while it was being compacted. What was done so far stays; call Compact
+	// again.
+	ErrCompactionAborted = errors.New("compaction was aborted")
+	// ErrCompactionPaused: see Log.PauseCompaction.
+	ErrCompactionPaused = errors.New("compaction is paused")
 	// ErrNotALog: the directory holds no segment and none may be made.
 	ErrNotALog = errors.New("not a log directory")
 	// ErrNoPartition: the log directory has no such partition.

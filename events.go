@@ -20,6 +20,9 @@ type Events struct {
 	// Removed is called after segments were removed by DeleteBefore or
 	// ApplyRetention.
 	Removed func(RetentionResult)
+	// Compacted is called after Compact has replaced segments, with its result so far if
+	// it failed.
+	Compacted func(CompactResult)
 	// LateTransaction is called once for a transaction that has been silent for
 	// five minutes longer than Options.TransactionMaxTimeout, when the log notices.
 	// Nobody is going to end it; see Log.AbortTransaction.
@@ -73,6 +76,22 @@ func (l *Log) tellRemoved(r RetentionResult) {
 	}
 	l.logger().Info("removed segments", "segments", r.Segments, "bytes", r.Bytes, "start", r.Start)
 	if f := l.opts.Events.Removed; f != nil {
+		f(r)
+	}
+}
+
+func (l *Log) tellCompacted(r CompactResult, dryRun bool, err error) {
+	if dryRun || r.Passes == 0 {
+		return
+	}
+	attrs := []any{"passes", r.Passes, "first_dirty", r.FirstDirty, "read_bytes", r.Read.Bytes, "kept_bytes", r.Kept.Bytes,
+		"read_records", r.Read.Records, "kept_records", r.Kept.Records, "elapsed", r.Elapsed}
+	if err != nil {
+		l.logger().Warn("compaction has ended early", append(attrs, "cause", err)...)
+	} else {
+		l.logger().Info("compacted", attrs...)
+	}
+	if f := l.opts.Events.Compacted; f != nil && len(r.Segments) > 0 {
 		f(r)
 	}
 }

@@ -29,8 +29,9 @@ var floors = map[string][]string{
 	"internal/txnindex":      {"internal/vfs", "internal/layout"},
 	"internal/producerstate": {"record", "internal/vfs", "internal/layout"},
 	"segment":                {"record", "index", "timeindex", "internal/vfs", "internal/layout", "internal/txnindex"},
+	"compaction":             {"record", "segment", "internal/txnindex", "internal/layout", "internal/vfs"},
 	"": {"segment", "record", "index", "timeindex", "internal/vfs", "internal/layout", "internal/checkpoint",
-		"internal/txnindex", "internal/producerstate", "internal/leaderepoch"},
+		"internal/txnindex", "internal/producerstate", "internal/leaderepoch", "compaction"},
 	"logtest": {"", "internal/vfs", "internal/vfs/crashfs", "internal/vfs/faultfs"},
 }
 

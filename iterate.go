@@ -319,8 +319,9 @@ func (w *walk) load() error {
 // Seeking the next offset in here again could meet damage that was stepped over.
 func (w *walk) leaveSegment() {
 	w.aimed = false
-	next := w.log.set.Load().after(w.scan.Segment().Base())
-	if next == nil || w.log.overtaken(w.from) != nil {
+	set := w.log.set.Load()
+	next := set.after(w.scan.Segment().Base())
+	if next == nil || set.replaced(w.scan.Segment()) || w.log.overtaken(w.from) != nil {
 		return // what comes next may have been removed, and then loadAnew says so
 	}
 	w.from = max(w.from, next.Base())
@@ -460,7 +461,7 @@ func (w *walk) stepOver() bool {
 	w.aimed, w.have = false, false
 	set := w.log.set.Load()
 	s := set.floor(damage.BaseOffset)
-	if s == nil || s.Base() != damage.BaseOffset {
+	if s == nil || s.Base() != damage.BaseOffset || w.scan.Segment() != s {
 		return true // gone meanwhile: seek again
 	}
 	end := w.limit()

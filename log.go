@@ -1,6 +1,7 @@
 package seglog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,20 @@ type Log struct {
 	unstable   atomic.Int64 // first unstable offset, or noTransaction
 	generation atomic.Int64
 	cuts       atomic.Pointer[truncations] // what each generation took away
+
+	// compacting has room for the one who compacts. It comes before maintain in lock
+	// order, and Close keeps it.
+	compacting chan struct{}
+
+	// cleaning guards what others may do to a compaction under way. Its lock is the
+	// last in lock order.
+	cleaning struct {
+		sync.Mutex
+		abort       context.CancelCauseFunc // nil if there is none
+		paused      int                     // how often, without a resume
+		uncleanable error                   // why the last one failed
+	}
+	swaps atomic.Int64 // how often cleaned segments have taken the place of others
 
 	// maintain is held by whoever removes segments or moves the log start,
 	// so that there is one at a time. It comes before sync in lock order.
@@ -130,6 +145,8 @@ func (l *Log) close() error {
 	close(l.stop)
 	l.arrivals.announce()
 	l.background.Wait() // nothing new starts now
+	l.abortCompaction(ErrClosed)
+	l.compacting <- struct{}{}
 
 	l.maintain.Lock()
 	defer l.maintain.Unlock()

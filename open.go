@@ -76,6 +76,7 @@ func newLog(dir string, opts Options) *Log {
 	l.state.files = checkpoint.StateFiles{FS: opts.FS, Dir: dir}
 	l.unstable.Store(noTransaction)
 	l.append.late = -1
+	l.compacting = make(chan struct{}, 1)
 	return l
 }
 
@@ -336,8 +337,22 @@ func (l *Log) readState() error {
 		DurableEnd:     min(state.DurableEnd, broker.RecoveryPoint),
 		Producers:      state.Producers,
 		Clean:          state.Clean,
+		FirstDirty:     l.firstDirty(state, broker),
 	}
 	return nil
+}
+
+// firstDirty is the offset below which the log is clean for sure. Where a broker may
+// have had the log meanwhile ours alone says nothing: it may have truncated the log
+// and appended again. To clean twice costs time only.
+func (l *Log) firstDirty(ours, broker checkpoint.State) int64 {
+	if broker == (checkpoint.State{RecoveryPoint: unknownOffset}) {
+		return ours.FirstDirty
+	}
+	if !l.ours {
+		return broker.FirstDirty
+	}
+	return min(ours.FirstDirty, broker.FirstDirty)
 }
 
 // brokerState is what the checkpoints of a Kafka log directory say of this
@@ -368,6 +383,9 @@ func (l *Log) brokerState() checkpoint.State {
 		state.RecoveryPoint = offset
 	}
 	state.LogStartOffset, _ = lookup(layout.LogStartName)
+	if state != (checkpoint.State{RecoveryPoint: unknownOffset}) {
+		state.FirstDirty, _ = lookup(layout.CleanerOffsetName)
+	}
 	return state
 }
 
@@ -397,6 +415,7 @@ func (l *Log) begin() error {
 	l.recovery.StateLost = false // there was nothing to forget
 	err = l.changeState(func(st *checkpoint.State) {
 		st.LogStartOffset, st.RecoveryPoint, st.DurableEnd, st.Producers = base, base, base, false
+		st.FirstDirty = 0
 	})
 	if err != nil {
 		return err

@@ -88,6 +88,21 @@ type Options struct {
 	// value not at all.
 	FileDeleteDelay time.Duration
 
+	// MinCleanableDirtyRatio is min.cleanable.dirty.ratio: a compacted log is due for
+	// cleaning when its dirty part has a larger share of what can be cleaned. 0 means
+	// 0.5; a negative value means Kafka's 0, any at all.
+	MinCleanableDirtyRatio float64
+	// MinCompactionLag is min.compaction.lag.ms: how long a record stays in a
+	// compacted log at least, by the largest timestamp of its segment. 0 means none.
+	MinCompactionLag time.Duration
+	// MaxCompactionLag is max.compaction.lag.ms: when its oldest dirty record is older
+	// a compacted log is due whatever the ratio. 0 means no limit.
+	MaxCompactionLag time.Duration
+	// DeleteRetention is delete.retention.ms: how long a tombstone, and the marker of a
+	// transaction of which nothing else is left, stays after compaction has come upon
+	// it. 0 means a day; a negative value means Kafka's 0, until the next time.
+	DeleteRetention time.Duration
+
 	// Sync says when appended batches are made durable. The zero value is
 	// SyncAlways. Kafka relies on replication and would by default never sync.
 	Sync SyncPolicy
@@ -160,6 +175,8 @@ const (
 	defaultTimestampAfterMax  = time.Hour
 	defaultProducerExpiration = 24 * time.Hour
 	defaultTransactionTimeout = 15 * time.Minute
+	defaultDirtyRatio         = 0.5
+	defaultDeleteRetention    = 24 * time.Hour
 	noTimeLimit               = time.Duration(math.MaxInt64)
 	defaultFileDeleteDelay    = time.Minute
 
@@ -181,6 +198,10 @@ func (o Options) resolve() (Options, error) {
 	setDefault(&o.TimestampAfterMax, defaultTimestampAfterMax)
 	setDefault(&o.ProducerIDExpiration, defaultProducerExpiration)
 	setDefault(&o.TransactionMaxTimeout, defaultTransactionTimeout)
+	setDefault(&o.MinCleanableDirtyRatio, defaultDirtyRatio)
+	setDefault(&o.DeleteRetention, defaultDeleteRetention)
+	o.MinCleanableDirtyRatio = max(0, o.MinCleanableDirtyRatio)
+	o.DeleteRetention = max(0, o.DeleteRetention)
 	for _, limit := range []*time.Duration{&o.TimestampBeforeMax, &o.TimestampAfterMax} {
 		if *limit < 0 {
 			*limit = noTimeLimit
@@ -203,6 +224,9 @@ func (o Options) resolve() (Options, error) {
 		inRange("CleanupPolicy", o.CleanupPolicy, CleanupDelete, CleanupNone),
 		inRange("ProducerIDExpiration", o.ProducerIDExpiration, time.Millisecond, math.MaxInt64),
 		inRange("TransactionMaxTimeout", o.TransactionMaxTimeout, time.Millisecond, math.MaxInt64),
+		inRange("MinCleanableDirtyRatio", o.MinCleanableDirtyRatio, 0, 1),
+		inRange("MinCompactionLag", o.MinCompactionLag, 0, math.MaxInt64),
+		inRange("MaxCompactionLag", o.MaxCompactionLag, 0, math.MaxInt64),
 		inRange("LeaderEpoch", o.LeaderEpoch, 0, math.MaxInt32),
 		inRange("RetentionBytes", o.RetentionBytes, -1, math.MaxInt64),
 		inRange("Sync", o.Sync, SyncAlways, SyncNever),
@@ -228,7 +252,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func inRange[T int | int8 | int32 | int64 | SyncPolicy | CleanupPolicy | record.Codec | record.TimestampType | time.Duration](name string, v, low, high T) error {
+func inRange[T float64 | int | int8 | int32 | int64 | SyncPolicy | CleanupPolicy | record.Codec | record.TimestampType | time.Duration](name string, v, low, high T) error {
 	if v < low || v > high {
 		return &OptionError{Field: name, Value: fmt.Sprint(v), Want: fmt.Sprintf("%v to %v", low, high)}
 	}

@@ -40,12 +40,12 @@ func (l *Log) check(offset int64) error {
 // leaves its segment acquired: the caller releases c.Segment(). io.EOF when there
 // is none.
 func (l *Log) seek(c *segment.Scanner, offset int64) error {
-	var after int64 = -1 // the base of a segment that held nothing at or above offset
+	var passed *segment.Segment // it held nothing at or above offset
 	for {
 		set := l.set.Load()
 		s := set.floor(offset)
-		if after >= 0 {
-			s = set.after(after)
+		if passed != nil && !set.replaced(passed) {
+			s = set.after(passed.Base())
 		} else if s == nil {
 			s = set.first()
 		}
@@ -72,7 +72,7 @@ func (l *Log) seek(c *segment.Scanner, offset int64) error {
 		if !errors.Is(err, io.EOF) {
 			return err
 		}
-		after = s.Base()
+		passed = s
 	}
 }
 
@@ -187,11 +187,16 @@ func (l *Log) get(r *reader, offset int64, buf []byte) (Record, []byte, error) {
 			return Record{}, buf, err
 		}
 		// No more records in this segment, whatever damaged headers in it claim.
-		behind := l.set.Load().after(s.Base())
-		if behind == nil {
+		set := l.set.Load()
+		behind := set.after(s.Base())
+		switch {
+		case set.replaced(s):
+			from = next // what is behind it may be in the same segment now
+		case behind == nil:
 			return Record{}, buf, l.gap(offset, at.End)
+		default:
+			from = max(next, behind.Base())
 		}
-		from = max(next, behind.Base())
 	}
 }
 

@@ -41,6 +41,7 @@ func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
 	if offset <= l.start.Load() {
 		return removed, nil
 	}
+	l.abortCompaction(errRemovedMeanwhile)
 	below := func(_, next *segment.Segment) (bool, error) {
 		return next != nil && next.Base() <= offset, nil
 	}
@@ -212,6 +213,7 @@ func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResul
 	var res RetentionResult
 	var err error
 	if len(gone) > 0 {
+		l.abortCompaction(errRemovedMeanwhile)
 		res.Segments, err = l.removeOldest(gone, sizes[len(sizes)-1])
 	}
 	for _, size := range sizes[:res.Segments] {

@@ -81,6 +81,14 @@ func (s *segmentSet) after(base int64) *segment.Segment {
 	return segmentOf(e.Prev())
 }
 
+// replaced reports whether the offsets of a segment that was in an earlier set are in
+// another one now: compaction has put it in its place. What follows the old one in the
+// log may be in there, too.
+func (s *segmentSet) replaced(old *segment.Segment) bool {
+	now := s.floor(old.Base())
+	return now != nil && now != old
+}
+
 func (s *segmentSet) first() *segment.Segment { return segmentOf(s.list.Back()) }
 
 func segmentOf(e *skiplist.Element) *segment.Segment {

@@ -133,20 +133,7 @@ func finish(s *segment.Segment, aborted abortedList, upper int64) error {
 // all are .swap the new ones do, and replace every file in their range. Kafka:
 // LocalLog.replaceSegments.
 func (l *Log) replace(bases []int64, dispose func() error) error {
-	for i, base := range slices.Backward(bases) {
-		// A crash must not take the .cleaned files that tell a round under way: not
-		// before the first of it is renamed, and those of the first segment not
-		// before all others are.
-		if i == 0 || i == len(bases)-1 {
-			if err := l.opts.FS.SyncDir(l.dir); err != nil {
-				return err
-			}
-		}
-		if err := l.renameSegment(base, layout.Cleaned, layout.Swap, segmentKinds...); err != nil {
-			return err
-		}
-	}
-	if err := l.opts.FS.SyncDir(l.dir); err != nil {
+	if err := l.commitSwap(bases); err != nil {
 		return err
 	}
 	if err := dispose(); err != nil {
@@ -165,6 +152,24 @@ func (l *Log) replace(bases []int64, dispose func() error) error {
 	}
 	for _, base := range bases {
 		if err := l.renameSegment(base, layout.Swap, layout.Live, segmentKinds[1:]...); err != nil {
+			return err
+		}
+	}
+	return l.opts.FS.SyncDir(l.dir)
+}
+
+// commitSwap makes .cleaned segments .swap ones, durably: from then on they count.
+func (l *Log) commitSwap(bases []int64) error {
+	for i, base := range slices.Backward(bases) {
+		// A crash must not take the .cleaned files that tell a round under way: not
+		// before the first of it is renamed, and those of the first segment not
+		// before all others are.
+		if i == 0 || i == len(bases)-1 {
+			if err := l.opts.FS.SyncDir(l.dir); err != nil {
+				return err
+			}
+		}
+		if err := l.renameSegment(base, layout.Cleaned, layout.Swap, segmentKinds...); err != nil {
 			return err
 		}
 	}

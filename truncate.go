@@ -70,6 +70,7 @@ func (l *Log) TruncateFullyAndStartAt(offset int64) error {
 
 func (l *Log) lockForTruncation() (unlock func(), err error) {
 	l.maintain.Lock()
+	l.abortCompaction(errTruncatedMeanwhile)
 	l.sync.Lock()
 	l.append.Lock()
 	unlock = func() {
@@ -105,6 +106,7 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 		// One short of the end, for the reason of movePointIntoActive.
 		st.RecoveryPoint = min(st.RecoveryPoint, max(last.Base(), offset-1))
 		st.LogStartOffset = min(st.LogStartOffset, offset)
+		st.FirstDirty = min(st.FirstDirty, offset)
 		// A batch that holds offset in its middle goes completely: how far the log
 		// reaches then is not known yet, but it has this segment.
 		st.DurableEnd = min(st.DurableEnd, last.Base())
@@ -211,6 +213,7 @@ func (l *Log) restartLocked(offset int64) error {
 	if err == nil {
 		err = l.changeState(func(st *checkpoint.State) {
 			st.LogStartOffset, st.RecoveryPoint, st.Producers = offset, offset, false
+			st.FirstDirty = 0
 			st.DurableEnd = min(st.DurableEnd, offset)
 		})
 	}

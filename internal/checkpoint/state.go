@@ -23,6 +23,7 @@ const (
 	keyCleanSegment   = "clean-segment"
 	keyCleanSize      = "clean-size"
 	keyProducers      = "producers"
+	keyFirstDirty     = "first-dirty-offset"
 
 	crcWord    = "crc "
 	crcLineLen = len("crc 00000000\n")
@@ -40,6 +41,7 @@ const maxStateFile = 64 << 10
 //	log-start-offset 0
 //	recovery-point 41022
 //	producers 1                     only if there ever were any
+//	first-dirty-offset 0            only if the log was compacted
 //	durable-end-offset 41022
 //	clean-end-offset 41022
 //	clean-segment 0
@@ -64,6 +66,8 @@ type State struct {
 	// below, records that were durable are missing. It is at or below the recovery
 	// point, which may lie in a gap. 0 says nothing.
 	DurableEnd int64
+	// FirstDirty is the offset below which the log was compacted; 0 if it never was.
+	FirstDirty int64
 	// Clean is set by a clean close, nil otherwise.
 	Clean *CleanMark
 }
@@ -123,7 +127,7 @@ func ParseState(data []byte) (State, error) {
 
 func knownStateKey(key string) bool {
 	switch key {
-	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyDurableEnd, keyCleanEndOffset, keyCleanSegment, keyCleanSize:
+	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyFirstDirty, keyDurableEnd, keyCleanEndOffset, keyCleanSegment, keyCleanSize:
 		return true
 	}
 	return false
@@ -145,6 +149,7 @@ func stateOf(values map[string]int64) (State, error) {
 		RecoveryPoint:  values[keyRecoveryPoint],
 		Producers:      known,
 		DurableEnd:     values[keyDurableEnd],
+		FirstDirty:     values[keyFirstDirty],
 	}
 	end, hasEnd := values[keyCleanEndOffset]
 	segment, hasSegment := values[keyCleanSegment]
@@ -186,6 +191,9 @@ func AppendState(dst []byte, s State) []byte {
 	}
 	if s.Producers {
 		lines = append(lines, stateLine{keyProducers, "1"})
+	}
+	if s.FirstDirty != 0 {
+		lines = append(lines, stateLine{keyFirstDirty, number(s.FirstDirty)})
 	}
 	if s.DurableEnd != 0 {
 		lines = append(lines, stateLine{keyDurableEnd, number(s.DurableEnd)})
