@@ -104,6 +104,9 @@ type CompactedSegments struct {
 // and of writing what is left; CompactOptions has limits for memory and speed. A
 // *CorruptionError leaves the segment it is about, and those behind it, as they were.
 //
+// What later records have superseded is gone for good: to truncate below them does not
+// bring it back.
+//
 // Compact does not ask how dirty the log is; Dirtiness tells. Nothing calls it on its
 // own. Another call waits for the one before.
 func (l *Log) Compact(ctx context.Context, opts *CompactOptions) (CompactResult, error) {
@@ -395,7 +398,7 @@ func (c *compactRun) pass(ctx context.Context, d compaction.Choice) error {
 		return err
 	}
 	if r.Producers != nil {
-		if r.Aborted, err = l.allAborted(r.Sources, d.FirstUncleanable); err != nil {
+		if r.Aborted, err = l.allAborted(set, d.FirstUncleanable); err != nil {
 			return err
 		}
 	}
@@ -471,22 +474,20 @@ func (l *Log) lastRecords() (func() map[int64]compaction.LastRecord, error) {
 	}, nil
 }
 
-// allAborted are the aborted transactions whose markers lie below upper, of segments
-// and those behind them.
-func (l *Log) allAborted(segments []*segment.Segment, upper int64) ([]segment.AbortedTxn, error) {
+// allAborted are the aborted transactions that began below upper. Their markers may lie
+// above, up to the active segment.
+func (l *Log) allAborted(set *segmentSet, upper int64) ([]segment.AbortedTxn, error) {
 	var all []segment.AbortedTxn
-	for _, s := range segments {
-		if s.Base() >= upper {
-			break
-		}
+	for s := range set.ascending() {
 		if err := l.acquire(s); err != nil {
 			return nil, err
 		}
+		var complete bool
 		var err error
-		all, _, err = s.Aborted(all, 0, unknownOffset)
+		all, complete, err = s.Aborted(all, 0, upper)
 		s.Release()
-		if err != nil {
-			return nil, err
+		if err != nil || complete {
+			return all, err
 		}
 	}
 	return all, nil

@@ -53,7 +53,8 @@ type Round struct {
 	// FirstDirty is where the dirty part begins, and FirstUncleanable, the base offset
 	// of a segment, where it ends.
 	FirstDirty, FirstUncleanable int64
-	// Aborted are the aborted transactions whose markers are in Sources.
+	// Aborted are the aborted transactions that began below FirstUncleanable, wherever
+	// they ended.
 	Aborted []segment.AbortedTxn
 	// SegmentBytes and IndexBytes are segment.bytes and segment.index.bytes.
 	SegmentBytes, IndexBytes int64
