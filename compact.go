@@ -598,21 +598,21 @@ func (l *Log) dropUnswapped(found listing) error {
 // finishSwap has readers go on in the new segments before the old ones are taken away.
 // The new ones get their last names while they are read.
 func (l *Log) finishSwap(g compaction.Group) error {
-	fresh := make([]*segment.Segment, len(g.Bases))
-	for i, base := range g.Bases {
-		o := l.segmentOptions()
-		o.Suffix = layout.SwapSuffix
-		fresh[i] = segment.Open(l.dir, base, o)
-		if err := fresh[i].Acquire(); err != nil { // its size is known from here on
-			return err
-		}
-		fresh[i].Release()
+	fresh, err := l.openSwapped(g.Bases)
+	if err != nil {
+		return err
 	}
 	l.publishSwap(g.Sources, fresh)
 	for _, s := range g.Sources {
-		if err := s.MarkDeleted(); err != nil {
-			return err
+		err = errors.Join(err, s.Retire())
+	}
+	for _, s := range g.Sources {
+		if err == nil {
+			err = s.MarkDeleted()
 		}
+	}
+	if err != nil {
+		return err
 	}
 	if err := l.opts.FS.SyncDir(l.dir); err != nil {
 		return err
@@ -637,6 +637,27 @@ func (l *Log) finishSwap(g compaction.Group) error {
 		}
 	}
 	return l.dropSnapshots(g)
+}
+
+// openSwapped opens the segments that are about to be published, so that whatever they
+// say of themselves does not depend on what their files are called.
+func (l *Log) openSwapped(bases []int64) (fresh []*segment.Segment, err error) {
+	for _, base := range bases {
+		o := l.segmentOptions()
+		o.Suffix = layout.SwapSuffix
+		s := segment.Open(l.dir, base, o)
+		fresh = append(fresh, s)
+		if err = s.Acquire(); err != nil {
+			break
+		}
+		s.Release()
+	}
+	if err != nil {
+		for _, s := range fresh {
+			err = errors.Join(err, s.Retire())
+		}
+	}
+	return fresh, err
 }
 
 // publishSwap publishes the set with the new segments in the place of the old.

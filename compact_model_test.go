@@ -2,6 +2,7 @@ package seglog_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -318,8 +319,8 @@ func TestCompactionKeepsWhatAPlainModelKeeps(t *testing.T) {
 		m.opts.SegmentIndexBytes = m.draw(24, 200, "index bytes")
 		m.opts.IndexIntervalBytes = m.draw(1, 400, "interval")
 		m.opts.DeleteRetention = modelRetention * time.Millisecond
-		m.opts.TransactionMaxTimeout = 1 << 40
-		m.opts.ProducerIDExpiration = 1 << 60
+		m.opts.TransactionMaxTimeout = math.MaxInt64
+		m.opts.ProducerIDExpiration = math.MaxInt64
 		m.opts.Compression = rapid.SampledFrom(codecs).Draw(rt, "codec")
 		m.open()
 		defer func() { _ = m.log.Close() }()
