@@ -31,7 +31,8 @@ type CompactOptions struct {
 	MapBytes int64
 	// BytesPerSecond limits what is read and written, together. 0 means no limit.
 	BytesPerSecond int64
-	// Progress, if not nil, is called now and then.
+	// Progress, if not nil, is called at the beginning of each half of a pass, and now and
+	// then.
 	Progress func(CompactProgress)
 	// Now is the time that tombstones and lags are judged by. The zero value means the
 	// present.
@@ -382,7 +383,7 @@ func (c *compactRun) pass(ctx context.Context, d compaction.Choice) error {
 	l := c.log
 	set := l.set.Load()
 	r := compaction.Round{
-		Dir: l.dir, Segment: l.segmentOptions(), Next: set.active.Base(),
+		Start: l.start.Load(), Dir: l.dir, Segment: l.segmentOptions(), Next: set.active.Base(),
 		FirstDirty: d.FirstDirty, FirstUncleanable: d.FirstUncleanable,
 		SegmentBytes: l.opts.SegmentBytes, IndexBytes: int64(l.opts.SegmentIndexBytes),
 		DeleteRetention: l.opts.DeleteRetention, Now: c.opts.Now,

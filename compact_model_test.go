@@ -352,5 +352,3 @@ func TestCompactionKeepsWhatAPlainModelKeeps(t *testing.T) {
 		m.check()
 	})
 }
-
-

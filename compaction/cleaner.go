@@ -25,7 +25,8 @@ type Options struct {
 	BytesPerSecond int64
 	// DryRun reads and counts, and writes nothing.
 	DryRun bool
-	// Progress, if not nil, is told now and then how far a round is.
+	// Progress, if not nil, is told at the beginning of each pass, and now and then, how
+	// far a round is.
 	Progress func(Progress)
 }
 
@@ -50,6 +51,8 @@ type Round struct {
 	Sources []*segment.Segment
 	// Next is the base offset of the segment behind the last of them.
 	Next int64
+	// Start is the log start offset.
+	Start int64
 	// FirstDirty is where the dirty part begins, and FirstUncleanable, the base offset
 	// of a segment, where it ends.
 	FirstDirty, FirstUncleanable int64
@@ -180,6 +183,7 @@ func (c *Cleaner) Clean(ctx context.Context, r Round, swap func(Group) error) (R
 	for _, s := range all[:n] {
 		total += s.size
 	}
+	c.tell(Progress{Rewriting: true, Total: total})
 	for _, g := range group(all[:n], r.SegmentBytes, r.IndexBytes) {
 		if err := c.cleanGroup(ctx, &r, g, total, &res, swap); err != nil {
 			return res, err
@@ -227,7 +231,7 @@ const (
 func (c *Cleaner) mapKeys(ctx context.Context, r *Round, all []source, res *Result) error {
 	c.makeMap(r.FirstUncleanable - r.FirstDirty)
 	limit := c.limit()
-	txns := newTransactions(r.Aborted, r.FirstDirty)
+	txns := newTransactions(r.Aborted, r.FirstDirty, r.Start)
 	var dirty []source
 	total := int64(0)
 	for _, s := range all {
@@ -236,6 +240,7 @@ func (c *Cleaner) mapKeys(ctx context.Context, r *Round, all []source, res *Resu
 			total += s.size
 		}
 	}
+	c.tell(Progress{Total: total})
 	for _, s := range dirty {
 		full, err := c.mapSegment(ctx, r, s, txns, limit, total, res)
 		if err != nil {
@@ -362,11 +367,17 @@ func (r *Round) next(scan *segment.Scanner, s source) (record.Batch, error) {
 // ctx has ended.
 func (c *Cleaner) step(ctx context.Context, n int, p Progress) error {
 	c.told += int64(n)
-	if c.opts.Progress != nil && c.told >= progressBytes {
-		c.told = 0
-		c.opts.Progress(p)
+	if c.told >= progressBytes {
+		c.tell(p)
 	}
 	return c.pace.take(ctx, n)
+}
+
+func (c *Cleaner) tell(p Progress) {
+	c.told = 0
+	if c.opts.Progress != nil {
+		c.opts.Progress(p)
+	}
 }
 
 // progressBytes is how often Progress is told.
@@ -389,7 +400,7 @@ func (c *Cleaner) prepare(r *Round, all []source) error {
 	w.keys, w.roundEnd = c.keys, r.FirstUncleanable
 	w.now, w.retention = r.Now.UnixMilli(), r.DeleteRetention.Milliseconds()
 	w.counts = [fates]int64{}
-	w.txns = newTransactions(r.Aborted, 0)
+	w.txns = newTransactions(r.Aborted, 0, r.Start)
 	var err error
 	c.legacyHorizon, err = r.legacyHorizon(all)
 	return err

@@ -13,9 +13,12 @@ import (
 // across segments and groups of them. It says which batches belong to aborted ones and
 // which markers have nothing left to mark. Kafka: CleanedTransactionMetadata.
 type transactions struct {
-	aborted   []segment.AbortedTxn  // that have not begun yet, by first offset
-	open      map[int64]*abortedTxn // by producer, those that have
-	committed map[int64]struct{}    // producers with batches of another since their last marker
+	aborted []segment.AbortedTxn  // that have not begun yet, by first offset
+	open    map[int64]*abortedTxn // by producer, those that have
+	// committed are the producers with batches of another since their last marker; true
+	// if one of them can be read.
+	committed map[int64]bool
+	start     int64 // the log start: what lies below cannot be
 }
 
 type abortedTxn struct {
@@ -23,14 +26,14 @@ type abortedTxn struct {
 	observed bool // a batch of it is still there, be it without records
 }
 
-// errUnlisted: without the transaction index records of an aborted transaction would
+// errUnlisted: a log that lost its transaction index must not be cleaned. Without the transaction index records of an aborted transaction would
 // pass for good ones, and take the place of those that are.
 var errUnlisted = errors.New("the transaction that the marker aborts is not in the transaction index")
 
 // newTransactions takes the aborted transactions of a log whose markers are at from or
-// above. It keeps no part of txns.
-func newTransactions(txns []segment.AbortedTxn, from int64) *transactions {
-	t := &transactions{open: map[int64]*abortedTxn{}, committed: map[int64]struct{}{}}
+// above, and its log start. It keeps no part of txns.
+func newTransactions(txns []segment.AbortedTxn, from, start int64) *transactions {
+	t := &transactions{open: map[int64]*abortedTxn{}, committed: map[int64]bool{}, start: start}
 	for _, a := range txns {
 		if a.LastOffset >= from {
 			t.aborted = append(t.aborted, a)
@@ -62,7 +65,7 @@ func (t *transactions) data(b record.Batch) (aborted bool) {
 		a.observed = true
 		return true
 	}
-	t.committed[b.ProducerID()] = struct{}{}
+	t.committed[b.ProducerID()] = t.committed[b.ProducerID()] || b.LastOffset() >= t.start
 	return false
 }
 
@@ -76,7 +79,7 @@ func (t *transactions) control(b record.Batch, kind record.ControlType, none boo
 		return true, nil, nil
 	}
 	id := b.ProducerID()
-	_, committed := t.committed[id]
+	readable, committed := t.committed[id]
 	switch kind {
 	case record.Abort:
 		a := t.open[id]
@@ -84,7 +87,7 @@ func (t *transactions) control(b record.Batch, kind record.ControlType, none boo
 		switch {
 		case a != nil && a.observed:
 			return false, &a.AbortedTxn, nil
-		case a == nil && committed:
+		case a == nil && readable:
 			return false, nil, errUnlisted
 		}
 		return true, nil, nil
