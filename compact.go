@@ -300,7 +300,7 @@ func (c *compactRun) round(full bool) (compaction.Choice, error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	c.generation = l.generation.Load()
-	d, err := l.chooseLocked(c.opts.Now)
+	d, err := l.chooseLocked(c.opts.Now, !c.opts.DryRun)
 	if err != nil {
 		return d, err
 	}
@@ -315,8 +315,9 @@ func (c *compactRun) round(full bool) (compaction.Choice, error) {
 	return d, nil
 }
 
-// chooseLocked finds out what may be cleaned. maintain is held.
-func (l *Log) chooseLocked(now time.Time) (compaction.Choice, error) {
+// chooseLocked finds out what may be cleaned, or what may right now: below the recovery
+// point, see readyToCompact. maintain is held.
+func (l *Log) chooseLocked(now time.Time, ready bool) (compaction.Choice, error) {
 	stable, err := l.LastStableOffset()
 	if err != nil {
 		return compaction.Choice{}, err
@@ -327,11 +328,10 @@ func (l *Log) chooseLocked(now time.Time) (compaction.Choice, error) {
 	set := l.set.Load()
 	b := compaction.Bounds{
 		Start: l.start.Load(), End: l.end.Load(), ActiveBase: set.active.Base(),
-		// See readyToCompact.
-		LastStable: min(stable, point),
+		LastStable: stable,
 	}
-	if l.opts.ReadOnly {
-		b.LastStable = stable
+	if ready {
+		b.LastStable = min(stable, point)
 	}
 	if firstDirty == 0 {
 		firstDirty = b.Start // it was never compacted
@@ -714,7 +714,7 @@ func (l *Log) Dirtiness() (Dirtiness, error) { return l.dirtiness(time.Now()) }
 
 func (l *Log) dirtiness(now time.Time) (Dirtiness, error) {
 	l.maintain.Lock()
-	choice, err := l.chooseLocked(now)
+	choice, err := l.chooseLocked(now, false)
 	l.maintain.Unlock()
 	if err != nil {
 		return Dirtiness{}, fmt.Errorf("dirtiness: %w", err)
