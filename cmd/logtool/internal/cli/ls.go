@@ -29,7 +29,8 @@ and a writer or a broker may be at work.
 
 RECORDS is how many offsets a segment has. Compaction leaves fewer records than
 that, and so do transactions; stat counts what is there. LAST TIME is the largest
-timestamp. INDEX and TIMEINDEX are numbers of entries.`,
+timestamp. INDEX and TIMEINDEX are numbers of entries. STATE says of a log that was
+compacted which segments have been cleaned, and which are dirty.`,
 		Example: `  logtool ls orders-0
   logtool ls /var/lib/kafka/data
   logtool ls orders-0 -o json | jq -s 'map(.size) | add'`,
@@ -68,6 +69,9 @@ func (o *lsOptions) run(app *App, dir string) error {
 		}
 	}
 	l := listing{app: app, dir: dir}
+	if d, err := log.Dirtiness(); err == nil && d.FirstDirty > log.Offsets().Start {
+		l.firstDirty, l.compacted = d.FirstDirty, true
+	}
 	if err := l.segments(segments, from, to); err != nil || !o.all {
 		return err
 	}
@@ -79,6 +83,9 @@ type listing struct {
 	app *App
 	dir string
 	it  record.Iterator
+
+	compacted  bool
+	firstDirty int64 // if compacted
 }
 
 func (l *listing) segments(segments []seglog.SegmentInfo, from, to int64) error {
@@ -98,12 +105,20 @@ func (l *listing) segments(segments []seglog.SegmentInfo, from, to int64) error 
 		if s.Active {
 			state = "active"
 		}
+		part := l.part(s)
 		if out.JSON() {
-			err = out.Emit(out.Object("segment").Int("base_offset", s.BaseOffset).Int("next_offset", s.NextOffset).
+			obj := out.Object("segment").Int("base_offset", s.BaseOffset).Int("next_offset", s.NextOffset).
 				Int("records", s.NextOffset-s.BaseOffset).Int("size", s.Size).
 				Int("index_entries", int64(s.IndexEntries)).Int("time_index_entries", int64(s.TimeIndexEntries)).
-				Time("first_time", first).Time("last_time", s.MaxTimestamp).String("state", state))
+				Time("first_time", first).Time("last_time", s.MaxTimestamp).String("state", state)
+			if part != "" {
+				obj.String("compaction", part)
+			}
+			err = out.Emit(obj)
 		} else {
+			if part != "" {
+				state += ", " + part
+			}
 			err = table.Row(s.BaseOffset, s.NextOffset, s.NextOffset-s.BaseOffset, out.Size(s.Size), s.IndexEntries,
 				s.TimeIndexEntries, timeTextSeconds(first), timeTextSeconds(s.MaxTimestamp), state)
 		}
@@ -115,6 +130,19 @@ func (l *listing) segments(segments []seglog.SegmentInfo, from, to int64) error 
 		return nil
 	}
 	return table.Flush()
+}
+
+// part says on which side of the first dirty offset a segment of a compacted log lies.
+func (l *listing) part(s seglog.SegmentInfo) string {
+	switch {
+	case !l.compacted || s.Active:
+		return ""
+	case s.NextOffset <= l.firstDirty:
+		return "clean"
+	case s.BaseOffset < l.firstDirty:
+		return "partly clean"
+	}
+	return "dirty"
 }
 
 // firstTime is the timestamp of the first record of a segment, if there is one.

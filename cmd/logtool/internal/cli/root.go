@@ -32,6 +32,7 @@ func commands() []func(*App) *cobra.Command {
 		newRecoverCommand,
 		newRepairCommand,
 		newAppendCommand,
+		newCompactCommand,
 		newTrimCommand,
 		newDemoCommand,
 		newCompletionCommand,

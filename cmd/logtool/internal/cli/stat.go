@@ -67,6 +67,9 @@ func (o *statOptions) run(ctx context.Context, app *App, dir string) error {
 		return err
 	}
 	s.surroundings(segments[len(segments)-1])
+	if d, err := log.Dirtiness(); err == nil && d.FirstDirty > s.stats.Start {
+		s.cleanedTo, s.cleaned = d.FirstDirty, true
+	}
 	if app.Out.JSON() {
 		err = s.emit()
 	} else {
