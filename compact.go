@@ -114,26 +114,30 @@ func (l *Log) Compact(ctx context.Context, opts *CompactOptions) (CompactResult,
 	if opts == nil {
 		opts = &CompactOptions{}
 	}
-	c := compaction.Options{MapBytes: opts.MapBytes, BytesPerSecond: opts.BytesPerSecond, DryRun: opts.DryRun}
-	began := time.Now()
 	run := compactRun{log: l, opts: *opts}
+	c := compaction.Options{MapBytes: opts.MapBytes, BytesPerSecond: opts.BytesPerSecond, DryRun: opts.DryRun}
 	if opts.Progress != nil {
 		c.Progress = run.tellProgress
-	}
-	if run.opts.Now.IsZero() {
-		run.opts.Now = began
 	}
 	var err error
 	if run.cleaner, err = compaction.New(c); err != nil {
 		return CompactResult{}, fmt.Errorf("compact: %w: %w", ErrOption, err)
 	}
-	err = run.do(ctx)
-	run.res.Elapsed = time.Since(began)
-	l.tellCompacted(run.res, opts.DryRun, err)
-	if err != nil {
-		return run.res, fmt.Errorf("compact: %w", l.tellDamaged(named(err)))
+	return run.compact(ctx)
+}
+
+func (c *compactRun) compact(ctx context.Context) (CompactResult, error) {
+	began := time.Now()
+	if c.opts.Now.IsZero() {
+		c.opts.Now = began
 	}
-	return run.res, nil
+	err := c.do(ctx)
+	c.res.Elapsed = time.Since(began)
+	c.log.tellCompacted(c.res, c.opts.DryRun, err)
+	if err != nil {
+		return c.res, fmt.Errorf("compact: %w", c.log.tellDamaged(named(err)))
+	}
+	return c.res, nil
 }
 
 var (
@@ -414,11 +418,7 @@ func (c *compactRun) pass(ctx context.Context, d compaction.Choice) error {
 func (c *compactRun) add(res compaction.Result) {
 	t := &c.res
 	t.FirstDirty = res.End
-	for _, sum := range []struct{ to, of *Volume }{{&t.Read, &res.Read}, {&t.Kept, &res.Kept}} {
-		sum.to.Records += sum.of.Records
-		sum.to.Batches += sum.of.Batches
-		sum.to.Bytes += sum.of.Bytes
-	}
+	t.Read, t.Kept = sum(t.Read, res.Read), sum(t.Kept, res.Kept)
 	t.Superseded += res.Superseded
 	t.Expired += res.Expired
 	t.Aborted += res.Aborted
