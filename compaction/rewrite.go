@@ -161,9 +161,8 @@ func (r *rewriter) rebuild(b record.Batch, stamp bool, o *outcome) error {
 		BaseOffset: b.BaseOffset(), LeaderEpoch: b.LeaderEpoch(), Codec: b.Codec(),
 		TimestampType: b.TimestampType(), LogAppendTime: b.MaxTimestamp(),
 		Transactional: b.IsTransactional(), Control: b.IsControl(),
-	}
-	if b.HasProducerID() {
-		opts.Producer = &record.Producer{ID: b.ProducerID(), Epoch: b.ProducerEpoch(), BaseSequence: b.BaseSequence()}
+		// Also of a batch without a producer: some clients number it all the same.
+		Producer: &record.Producer{ID: b.ProducerID(), Epoch: b.ProducerEpoch(), BaseSequence: b.BaseSequence()},
 	}
 	opts.DeleteHorizon, opts.HasDeleteHorizon = b.DeleteHorizon()
 	if stamp {

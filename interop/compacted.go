@@ -90,6 +90,11 @@ func (f *filler) rollAndClean(p *Producer, at *int) {
 		})
 		*at++
 	}
+	f.awaitCleaned()
+}
+
+// awaitCleaned waits until all but the active segment has been cleaned.
+func (f *filler) awaitCleaned() {
 	active := f.activeBase()
 	f.broker.await(fmt.Sprintf("clean %s up to %d", f.topic, active), clientTimeout, func(context.Context) bool {
 		return f.cleanedTo() >= active
