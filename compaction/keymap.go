@@ -47,12 +47,13 @@ func (m *KeyMap) reseed() { m.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphas
 // Put makes offset that of key, and Latest. It reports false, and changes nothing, if
 // the key is new and the map is full. Key is not kept.
 func (m *KeyMap) Put(key []byte, offset int64) bool {
-	s := m.find(key)
+	h := m.hash(key)
+	s := m.find(h)
 	if s == nil {
 		return false
 	}
 	if s.place == 0 {
-		s.hash = m.hash(key)
+		s.hash = h
 		m.len++
 	}
 	s.place = offset + 1
@@ -63,17 +64,16 @@ func (m *KeyMap) Put(key []byte, offset int64) bool {
 // Get returns the offset of key, -1 if there is none. It looks at each slot at most
 // once, and on average at five when nine of ten are taken.
 func (m *KeyMap) Get(key []byte) int64 {
-	s := m.find(key)
+	s := m.find(m.hash(key))
 	if s == nil {
 		return -1
 	}
 	return s.place - 1
 }
 
-// find returns the slot that has key, or the empty one where it belongs; nil if there
-// is neither.
-func (m *KeyMap) find(key []byte) *slot {
-	h := m.hash(key)
+// find returns the slot that has a hash, or the empty one where it belongs; nil if
+// there is neither.
+func (m *KeyMap) find(h [2]uint64) *slot {
 	// The high half of the product spreads the hash evenly over any number of slots.
 	first, _ := bits.Mul64(h[0], uint64(len(m.slots)))
 	for _, part := range [2][]slot{m.slots[first:], m.slots[:first]} {
