@@ -402,7 +402,7 @@ func (c *compactRun) pass(ctx context.Context, d compaction.Choice) error {
 	if r.Producers, err = l.lastRecords(); err != nil {
 		return err
 	}
-	if r.Producers != nil {
+	if r.Transactions = r.Producers != nil; r.Transactions {
 		if r.Aborted, err = l.allAborted(set, d.FirstUncleanable); err != nil {
 			return err
 		}
@@ -476,22 +476,30 @@ func (l *Log) lastRecords() (func() map[int64]compaction.LastRecord, error) {
 }
 
 // allAborted are the aborted transactions that began below upper. Their markers may lie
-// above, up to the active segment.
+// above, up to the active segment. A list that is lost is made anew.
 func (l *Log) allAborted(set *segmentSet, upper int64) ([]segment.AbortedTxn, error) {
-	var all []segment.AbortedTxn
-	for s := range set.ascending() {
-		if err := l.acquire(s); err != nil {
-			return nil, err
-		}
-		var complete bool
-		var err error
-		all, complete, err = s.Aborted(all, 0, upper)
-		s.Release()
-		if err != nil || complete {
+	for {
+		all, err := l.listedAborted(set, upper)
+		var lost *unlistedError
+		if !errors.As(err, &lost) {
 			return all, err
 		}
+		if err := l.listAborted(lost.s); err != nil {
+			return nil, err
+		}
+		if l.set.Load().floor(lost.s.Base()) != lost.s {
+			return nil, errRemovedMeanwhile
+		}
 	}
-	return all, nil
+}
+
+func (l *Log) listedAborted(set *segmentSet, upper int64) ([]segment.AbortedTxn, error) {
+	first := set.first()
+	if err := l.acquire(first); err != nil {
+		return nil, err
+	}
+	defer first.Release()
+	return l.abortedBetween(nil, set, first, 0, upper)
 }
 
 // swap puts what was cleaned in the place of what it was cleaned from.
@@ -607,9 +615,12 @@ func (l *Log) finishSwap(g compaction.Group) error {
 	for _, s := range g.Sources {
 		err = errors.Join(err, s.Retire())
 	}
+	var marked []string
 	for _, s := range g.Sources {
 		if err == nil {
-			err = s.MarkDeleted()
+			var paths []string
+			paths, err = s.RenameDeleted()
+			marked = append(marked, paths...)
 		}
 	}
 	if err != nil {
@@ -632,12 +643,7 @@ func (l *Log) finishSwap(g compaction.Group) error {
 	if err := l.opts.FS.SyncDir(l.dir); err != nil {
 		return err
 	}
-	for _, s := range g.Sources {
-		if err := s.Purge(); err != nil {
-			return err
-		}
-	}
-	return l.dropSnapshots(g)
+	return errors.Join(l.removeMarked(marked), l.dropSnapshots(g))
 }
 
 // openSwapped opens the segments that are about to be published, so that whatever they

@@ -220,7 +220,7 @@ func TestAnEmptyControlBatchChangesNothing_K008(t *testing.T) {
 	empty := record.AppendEmptyBatch(nil, record.BatchHeader{
 		BaseOffset: 1, LeaderEpoch: 0, Attributes: 0x30, MaxTimestamp: 1, ProducerID: 7, ProducerEpoch: 0, BaseSequence: -1,
 	})
-	writeLog(t, dir, 0, keyed(t, 0, "a", "v"), empty, keyed(t, 2, "a", "w"))
+	writeLog(t, dir, 0, keyedBatch(t, 0, "a", "v"), empty, keyedBatch(t, 2, "a", "w"))
 	l := openLog(t, dir, compacted)
 	rollLog(t, l)
 	compact(t, l, nil)
@@ -229,8 +229,8 @@ func TestAnEmptyControlBatchChangesNothing_K008(t *testing.T) {
 	require.Equal(t, []string{"2 a=w"}, contents(t, l))
 }
 
-// keyed is a batch of one record.
-func keyed(t tb, offset int64, key, value string) []byte {
+// keyedBatch is a batch of one record.
+func keyedBatch(t tb, offset int64, key, value string) []byte {
 	r := kv(key, value)
 	r.Offset = offset
 	return batchAt(t, record.BuilderOptions{BaseOffset: offset}, r)
@@ -344,24 +344,25 @@ func TestDamageIsNotCleaned_K002(t *testing.T) {
 	}
 }
 
-// A log without its transaction index would take aborted records for good ones.
-func TestALogWithoutItsTransactionIndexIsNotCleaned(t *testing.T) {
-	h := newHistory(t).run("t1:a abort:1 |")
+// A log that lost its transaction index has it made anew before it is cleaned: aborted
+// records would pass for good ones otherwise.
+func TestALogWithoutItsTransactionIndexIsCleanedAllTheSame(t *testing.T) {
+	h := newHistory(t).run("d:a t1:a abort:1 d:b |")
 	closeLog(t, h.log)
 	require.NoError(t, os.Remove(segmentFile(h.dir, 0, ".txnindex")))
 	h.log = openLog(t, h.dir, h.opts)
-	_, err := h.log.Compact(t.Context(), nil)
-	require.ErrorIs(t, err, seglog.ErrCorrupt)
-	require.ErrorContains(t, err, "transaction index")
+	res := compact(t, h.log, nil)
+	require.EqualValues(t, 1, res.Aborted)
+	require.Equal(t, []string{"0 a=v", "3 b=v"}, contents(t, h.log))
 }
 
 // K012: two segments that are far apart do not become one.
 func TestSegmentsThatAreFarApartStayTwo_K012(t *testing.T) {
 	dir := t.TempDir()
 	const far = 1 << 31
-	writeLog(t, dir, 0, keyed(t, 0, "a", "v"))
-	writeLog(t, dir, far, keyed(t, far, "b", "v"))
-	writeLog(t, dir, far+10, keyed(t, far+10, "c", "v"))
+	writeLog(t, dir, 0, keyedBatch(t, 0, "a", "v"))
+	writeLog(t, dir, far, keyedBatch(t, far, "b", "v"))
+	writeLog(t, dir, far+10, keyedBatch(t, far+10, "c", "v"))
 	l := openLog(t, dir, compacted)
 	compact(t, l, nil)
 	require.Equal(t, []int64{0, far, far + 10}, bases(t, l))
@@ -376,8 +377,8 @@ func TestAFirstDirtyOffsetInAGapIsPassed_K015(t *testing.T) {
 		want       int64
 	}{{45, 1, 50}, {53, 0, 53}} {
 		dir := filepath.Join(t.TempDir(), "topic-0")
-		writeLog(t, dir, 0, keyed(t, 40, "a", "v"))
-		writeLog(t, dir, 50, keyed(t, 50, "b", "v"), keyed(t, 55, "b", "v"))
+		writeLog(t, dir, 0, keyedBatch(t, 40, "a", "v"))
+		writeLog(t, dir, 50, keyedBatch(t, 50, "b", "v"), keyedBatch(t, 55, "b", "v"))
 		writeFile(t, filepath.Join(filepath.Dir(dir), "recovery-point-offset-checkpoint"), []byte("0\n1\ntopic 0 56\n"))
 		writeFile(t, filepath.Join(filepath.Dir(dir), "cleaner-offset-checkpoint"), fmt.Appendf(nil, "0\n1\ntopic 0 %d\n", row.checkpoint))
 		l := openLog(t, dir, compacted)
@@ -440,9 +441,9 @@ func TestLegacyMessagesAreCleaned_K126(t *testing.T) {
 		legacyMessage(0, 0, 0, 0, []byte("k9"), []byte("v")),
 		legacyMessage(0, 14, 0, 1, nil, gzipped(t, inner(0, 10, 11, 12, 14))),
 		legacyMessage(1, 30, 103, 1, nil, gzipped(t, inner(1, 0, 1, 2, 10))),
-		keyed(t, 31, "k1", "new"),
+		keyedBatch(t, 31, "k1", "new"),
 		legacyMessage(1, 32, 7, 0, []byte("k9"), nil),
-		keyed(t, 33, "last", "v"))
+		keyedBatch(t, 33, "last", "v"))
 	l := openLog(t, dir, compacted)
 	rollLog(t, l)
 	compact(t, l, nil)
@@ -460,11 +461,11 @@ func TestLegacyMessagesAreCleaned_K126(t *testing.T) {
 // which there is nothing to do stays the file it is.
 func TestWhatLosesNothingIsCopiedByteForByte(t *testing.T) {
 	dir := t.TempDir()
-	gone := keyed(t, 0, "a", "old")
+	gone := keyedBatch(t, 0, "a", "old")
 	stays := batchAt(t, record.BuilderOptions{BaseOffset: 1, LeaderEpoch: 5, Codec: record.Zstd}, seglog.Record{Offset: 1, Key: []byte("b"), Value: []byte("v")})
-	newer := keyed(t, 2, "a", "new")
+	newer := keyedBatch(t, 2, "a", "new")
 	writeLog(t, dir, 0, gone, stays, newer)
-	writeLog(t, dir, 3, keyed(t, 3, "c", "v"))
+	writeLog(t, dir, 3, keyedBatch(t, 3, "c", "v"))
 	opts := compacted
 	opts.SegmentBytes = 250
 	l := openLog(t, dir, opts)

@@ -315,9 +315,6 @@ func (w *walk) load() error {
 	}
 }
 
-// errNotForUs: what comes next is beyond the limit of this reader, as yet.
-var errNotForUs = fmt.Errorf("%w: not yet for this reader", io.EOF)
-
 // leaveSegment goes on to the next segment, all of this one having been read.
 // Seeking the next offset in here again could meet damage that was stepped over.
 func (w *walk) leaveSegment() {

@@ -260,10 +260,24 @@ func (l *Log) discard(s *segment.Segment) error {
 		return s.Remove()
 	}
 	marked, err := s.MarkDeleted()
-	if err == nil {
-		l.owner.dir.removeLater(l.opts.FileDeleteDelay, marked...)
+	if err != nil {
+		return err
 	}
-	return err
+	return l.removeMarked(marked)
+}
+
+// removeMarked removes files that were marked, as discard does.
+func (l *Log) removeMarked(paths []string) error {
+	if l.owner != nil {
+		l.owner.dir.removeLater(l.opts.FileDeleteDelay, paths...)
+		return nil
+	}
+	for _, p := range paths {
+		if err := l.opts.FS.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // detachOldest publishes the set without the given segments and returns how many

@@ -59,6 +59,9 @@ type Round struct {
 	// Aborted are the aborted transactions that began below FirstUncleanable, wherever
 	// they ended.
 	Aborted []segment.AbortedTxn
+	// Transactions says that the log has some, or had: then a segment has a list of
+	// aborted ones though there is none in it. See segment.Segment.KeepAborted.
+	Transactions bool
 	// SegmentBytes and IndexBytes are segment.bytes and segment.index.bytes.
 	SegmentBytes, IndexBytes int64
 	// DeleteRetention is delete.retention.ms.

@@ -197,6 +197,9 @@ func (w *writer) finish() (bases []int64, err error) {
 	// Whoever judges segments by the age of their files judges as before.
 	modified, err := w.sources[len(w.sources)-1].seg.ModTime()
 	for _, s := range w.done {
+		if w.round.Transactions {
+			s.KeepAborted()
+		}
 		if err == nil {
 			err = errors.Join(s.Seal(), s.Trim(), s.Sync())
 		}
