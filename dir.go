@@ -254,6 +254,9 @@ func (d *Dir) newPartition(tp topicPartition) *partition {
 // Path is the path of the directory.
 func (d *Dir) Path() string { return d.path }
 
+// TopicOptions returns the settings of the logs of a topic, be there any or not.
+func (d *Dir) TopicOptions(topic string) Options { return d.opts.of(topic) }
+
 // Partition returns the log of a partition. The first call opens it, and recovers it
 // if need be; later ones return the same log. It stays usable when its files were
 // closed because it was idle. ErrNoPartition says that there is none.

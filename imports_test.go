@@ -32,7 +32,8 @@ var floors = map[string][]string{
 	"compaction":             {"record", "segment", "internal/txnindex", "internal/layout", "internal/vfs"},
 	"": {"segment", "record", "index", "timeindex", "internal/vfs", "internal/layout", "internal/checkpoint",
 		"internal/txnindex", "internal/producerstate", "internal/leaderepoch", "compaction"},
-	"logtest": {"", "internal/vfs", "internal/vfs/crashfs", "internal/vfs/faultfs"},
+	"offsetslog": {"", "record"},
+	"logtest":    {"", "internal/vfs", "internal/vfs/crashfs", "internal/vfs/faultfs"},
 }
 
 const module = "github.com/seglog/seglog"

@@ -1,0 +1,266 @@
+package offsetslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seglog/seglog"
+)
+
+// Topic is the name of the topic.
+const Topic = "__consumer_offsets"
+
+// Options are the settings of a Store. The zero value is useful: every field left at
+// zero means Kafka's default for the broker setting it is named after.
+type Options struct {
+	// Partitions is offsets.topic.num.partitions: how many a new topic gets. 0 means
+	// 50, or for a topic that is there as many as it has. It can never change: a group
+	// is found by it.
+	Partitions int32
+	// TopicID is that of the topic, for partitions that are made. A broker in KRaft
+	// mode wants one.
+	TopicID [16]byte
+	// Sync says what is on disk when a commit returns. The zero value is
+	// seglog.SyncAlways. With seglog.SyncNever a power loss may take the last commits;
+	// consumers then read again what they had committed.
+	Sync seglog.SyncPolicy
+
+	// MaxMetadata is offset.metadata.max.bytes, in UTF-16 code units as in Kafka. 0
+	// means 4096.
+	MaxMetadata int
+	// Retention is offsets.retention.minutes: how long offsets are kept after the
+	// group became empty, or, where it has no members ever, after the commit. 0 means
+	// 7 days, a negative value for ever.
+	Retention time.Duration
+	// RetentionCheckInterval is offsets.retention.check.interval.ms: the time between
+	// two rounds of Expire. 0 means 10 minutes, a negative value that only the caller
+	// calls Expire.
+	RetentionCheckInterval time.Duration
+
+	// MinSessionTimeout and MaxSessionTimeout are group.min.session.timeout.ms and
+	// group.max.session.timeout.ms. 0 means 6 seconds, and 30 minutes.
+	MinSessionTimeout, MaxSessionTimeout time.Duration
+	// InitialRebalanceDelay is group.initial.rebalance.delay.ms: how long an empty
+	// group waits for more members after the first. 0 means 3 seconds, a negative
+	// value not at all.
+	InitialRebalanceDelay time.Duration
+	// MaxGroupSize is group.max.size. 0 means 2147483647.
+	MaxGroupSize int
+
+	// Authorize, if not nil, is asked first about everything that is done to a group,
+	// and its error refuses it, as ErrGroupAuthorization. It may be called from several
+	// goroutines at a time.
+	Authorize func(op Operation, group string) error
+	// ExpireFailed, if not nil, is told why a round of Expire on the clock has failed.
+	// It is tried again at the next.
+	ExpireFailed func(error)
+}
+
+// Operation is what somebody wants to do with a group, for Options.Authorize.
+type Operation int8
+
+// The operations, as Kafka's ACLs name them.
+const (
+	Read     Operation = iota // commit, or be a member
+	Describe                  // fetch offsets, and look
+	Delete                    // remove offsets, or the group
+)
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Partitions < 0 {
+		return o, &seglog.OptionError{Field: "Partitions", Value: fmt.Sprint(o.Partitions), Want: "0 or above"}
+	}
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.Retention, 7*24*time.Hour)
+	def(&o.RetentionCheckInterval, 10*time.Minute)
+	def(&o.MinSessionTimeout, 6*time.Second)
+	def(&o.MaxSessionTimeout, 30*time.Minute)
+	def(&o.InitialRebalanceDelay, 3*time.Second)
+	if o.MaxMetadata == 0 {
+		o.MaxMetadata = 4096
+	}
+	if o.MaxGroupSize == 0 {
+		o.MaxGroupSize = 1<<31 - 1
+	}
+	return o, nil
+}
+
+// Configure returns opts with the settings that the topic has on a broker, unless there
+// are some for it already: those of opts.Log, compacted, with segments of 100 MiB
+// (offsets.topic.segment.bytes) and no compression. A Dir that is to hold a Store is
+// opened with them.
+func Configure(opts seglog.DirOptions) seglog.DirOptions {
+	if _, ok := opts.Topics[Topic]; ok {
+		return opts
+	}
+	topic := opts.Log
+	topic.CleanupPolicy = seglog.CleanupCompact
+	topic.SegmentBytes = 100 << 20
+	topic.Compression = 0
+	topics := make(map[string]seglog.Options, len(opts.Topics)+1)
+	for name, o := range opts.Topics {
+		topics[name] = o
+	}
+	topics[Topic] = topic
+	opts.Topics = topics
+	return opts
+}
+
+// Store keeps the offsets of consumer groups in a Dir, and coordinates groups of the
+// classic protocol. Its methods may be called from any goroutine.
+//
+// There must be one Store for a Dir.
+type Store struct {
+	dir        *seglog.Dir
+	opts       Options
+	partitions []*partition
+
+	closed atomic.Bool
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// Open opens the store of a Dir, which must have been opened with the settings of
+// Configure, or others that compact the topic: with retention offsets would be lost.
+// The topic is made if there is none. Partitions are loaded when they are first used:
+// see Load.
+//
+// The Dir is not closed by the Store, and must be closed after it.
+func Open(dir *seglog.Dir, opts Options) (*Store, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("open offsets: %w", err)
+	}
+	s := &Store{dir: dir, opts: opts}
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("open offsets: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if opts.RetentionCheckInterval > 0 {
+		s.done.Add(1)
+		go s.expireOnTheClock(ctx)
+	}
+	return s, nil
+}
+
+// open finds out how many partitions there are. The last one is made first and at
+// once, so that it always tells how many; the others when they are first written to.
+func (s *Store) open() error {
+	if p := s.dir.TopicOptions(Topic).CleanupPolicy; !p.Compacts() || p.Deletes() {
+		return &seglog.OptionError{Field: "CleanupPolicy of " + Topic, Value: p.String(), Want: seglog.CleanupCompact.String()}
+	}
+	exists := map[int32]bool{}
+	n := int32(0)
+	for _, p := range s.dir.Partitions() {
+		if p.Topic == Topic {
+			exists[p.Partition] = true
+			n = max(n, p.Partition+1)
+		}
+	}
+	want := s.opts.Partitions
+	switch {
+	case n > 0 && want > 0 && n != want:
+		return &seglog.OptionError{Field: "Partitions", Value: fmt.Sprint(want), Want: fmt.Sprintf("%d, as many as there are", n)}
+	case n == 0:
+		if n = want; n == 0 {
+			n = 50
+		}
+	}
+	if !exists[n-1] {
+		if _, err := s.dir.CreatePartition(Topic, n-1, &seglog.CreateOptions{TopicID: s.opts.TopicID}); err != nil {
+			return err
+		}
+		exists[n-1] = true
+	}
+	for i := range n {
+		s.partitions = append(s.partitions, newPartition(s, i, exists[i]))
+	}
+	return nil
+}
+
+// Close ends what the Store does on its own. Who waits in JoinGroup or SyncGroup gets
+// ErrNotAvailable, and so do later calls. Nothing needs to be written for a quick start,
+// but what Options.Sync has left unsynced is synced. Close again does nothing.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.stop()
+	s.done.Wait()
+	var errs []error
+	for _, p := range s.partitions {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Partitions is how many partitions the topic has.
+func (s *Store) Partitions() int32 { return int32(len(s.partitions)) }
+
+// Load loads all partitions. There is no need to: each is loaded when it is first used,
+// by the call that does so, while others get ErrLoading meanwhile. The cost is that of
+// reading all of the log, and memory for what is live in it. It goes on when one fails,
+// and ends with ctx; the errors are joined.
+func (s *Store) Load(ctx context.Context) error {
+	var errs []error
+	for _, p := range s.partitions {
+		if err := p.ready(ctx, true); err != nil {
+			errs = append(errs, fmt.Errorf("%s-%d: %w", Topic, p.n, err))
+			if ctx.Err() != nil {
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Stats are figures of a Store at one moment, about the partitions that were loaded.
+type Stats struct {
+	Loaded int // partitions
+	Groups int
+	// Offsets counts the committed ones, Pending those of open transactions.
+	Offsets, Pending int
+	// Skipped counts the records of kinds that are not interpreted that were loaded.
+	Skipped map[KeyType]int64
+	// Undecodable counts the records that could not be decoded, and Damaged the
+	// stretches of the log that could not be read; both were passed over.
+	// Problems are the first few of them.
+	Undecodable, Damaged int
+	Problems             []error
+}
+
+// Stats returns figures of the store.
+func (s *Store) Stats() Stats {
+	st := Stats{Skipped: map[KeyType]int64{}}
+	for _, p := range s.partitions {
+		p.addTo(&st)
+	}
+	return st
+}
+
+// group checks what has to be checked of every request, and returns the partition of
+// the group, loaded.
+func (s *Store) group(ctx context.Context, op Operation, group string) (*partition, error) {
+	if len(group) > maxString {
+		return nil, ErrInvalidGroupID
+	}
+	if s.opts.Authorize != nil {
+		if err := s.opts.Authorize(op, group); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrGroupAuthorization, err)
+		}
+	}
+	p := s.partitions[PartitionFor(group, int32(len(s.partitions)))]
+	if err := p.ready(ctx, false); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
