@@ -58,7 +58,7 @@ func ShiftBy(n int64) Target {
 // ToTime is the first record at t or later, or the end of the log if there is none.
 func ToTime(t time.Time) Target {
 	return Target{"to " + t.UTC().Format("2006-01-02T15:04:05.000Z"), func(l *seglog.Log, at Lag) (int64, error) {
-		found, ok, err := l.OffsetForTime(t.UnixMilli())
+		found, ok, err := l.OffsetForTime(max(t.UnixMilli(), 0)) // below are others' meanings
 		if err != nil || !ok {
 			return at.End, err
 		}
