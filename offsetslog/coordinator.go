@@ -92,6 +92,9 @@ func (s *Store) JoinGroup(ctx context.Context, r JoinRequest) (JoinResult, error
 	}
 	select {
 	case reply := <-wait:
+		if r.InstanceID != "" && r.MemberID == "" && reply.err == nil {
+			reply.err = p.settleAll(ctx) // its new id may have been written
+		}
 		return reply.result, reply.err
 	case <-ctx.Done():
 		if reply, ok := p.giveUp(r.Group, m, wait, r.MemberID == ""); ok {
@@ -609,13 +612,21 @@ func (s *Store) Heartbeat(ctx context.Context, group string, m Member) error {
 	return nil
 }
 
-// LeaveGroup ends a membership. Of a static member the instance id is enough; who
+// LeaveGroup ends a membership, and returns when it is on disk that the group is empty,
+// if it is. Of a static member the instance id is enough; who
 // closes for a short time had better not leave. The generation does not matter.
 func (s *Store) LeaveGroup(ctx context.Context, group string, m Member) error {
 	p, err := s.group(ctx, Read, group)
 	if err != nil {
 		return err
 	}
+	if err := p.leave(group, m); err != nil {
+		return err
+	}
+	return p.settleAll(ctx)
+}
+
+func (p *partition) leave(group string, m Member) error {
 	p.lock()
 	defer p.unlock()
 	g := p.mu.groups[group]

@@ -44,7 +44,7 @@ func (p *partition) offsetsToDelete(e *encoder, id string, partitions []TopicPar
 		if g.isSubscribed(tp.Topic) {
 			refused.add(tp, ErrSubscribed)
 		} else if _, ok := g.offsets[tp]; ok || g.isPending(tp) {
-			e.tombstone(Key{Type: OffsetKey, Group: id, TopicPartition: tp})
+			e.remove(g, tp)
 		}
 	}
 	return refused, nil
@@ -113,7 +113,7 @@ func (s *Store) DeleteGroup(ctx context.Context, group string) error {
 // tombstones adds what removes all of a group, itself last.
 func (g *group) tombstones(e *encoder) {
 	for _, tp := range g.all(func(TopicPartition) bool { return true }) {
-		e.tombstone(Key{Type: OffsetKey, Group: g.id, TopicPartition: tp})
+		e.remove(g, tp)
 	}
 	g.ownTombstones(e)
 }
@@ -176,9 +176,9 @@ func (p *partition) partitionsDeleted(gone map[TopicPartition]bool) error {
 	}
 	e := newEncoder()
 	p.mu.RLock()
-	for id, g := range p.mu.groups {
+	for _, g := range p.mu.groups {
 		for _, tp := range g.all(func(tp TopicPartition) bool { return gone[tp] }) {
-			e.tombstone(Key{Type: OffsetKey, Group: id, TopicPartition: tp})
+			e.remove(g, tp)
 		}
 	}
 	p.mu.RUnlock()

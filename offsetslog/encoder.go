@@ -53,6 +53,14 @@ func (e *encoder) tombstone(k Key) {
 	e.ends = append(e.ends, len(e.buf), -1)
 }
 
+// remove adds the removal of a committed offset.
+func (e *encoder) remove(g *group, tp TopicPartition) {
+	if _, ok := g.old[tp]; ok {
+		e.tombstone(Key{Type: OffsetKeyV0, Group: g.id, TopicPartition: tp})
+	}
+	e.tombstone(Key{Type: OffsetKey, Group: g.id, TopicPartition: tp})
+}
+
 func (e *encoder) rawTombstone(key string) {
 	e.buf = append(e.buf, key...)
 	e.ends = append(e.ends, len(e.buf), -1)

@@ -91,7 +91,7 @@ func (g *group) expire(e *encoder, now int64, retention time.Duration) (n Expire
 	}
 	for tp, o := range g.offsets {
 		if !g.isSubscribed(tp.Topic) && hasExpired(o.Committed, base(o.Committed), now, retention) && !g.isPending(tp) {
-			e.tombstone(Key{Type: OffsetKey, Group: g.id, TopicPartition: tp})
+			e.remove(g, tp)
 			n.Offsets++
 		}
 	}

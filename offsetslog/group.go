@@ -156,10 +156,8 @@ func (c *classic) become(s State) {
 }
 
 func (c *classic) add(m *member) {
-	if len(c.members) == 0 || c.leader == "" {
-		if c.leader == "" {
-			c.leader = m.id
-		}
+	if c.leader == "" {
+		c.leader = m.id
 	}
 	c.members[m.id] = m
 	if m.instanceID != "" {

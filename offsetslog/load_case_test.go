@@ -62,6 +62,20 @@ func TestTombstonesRemove(t *testing.T) {
 	require.ErrorIs(t, st.Problems[0], ErrUndecodable)
 }
 
+// A record of the older key outlives the tombstone of the newer one in compaction.
+func TestOffsetOfTheOlderKeyIsRemovedByItsOwnTombstone(t *testing.T) {
+	h := newHouse(t, quiet)
+	old := commitRecord("g", orders, 5)
+	old.Key = Key{Type: OffsetKeyV0, Group: "g", TopicPartition: orders}.Append(nil)
+	h.raw("g", old)
+	h.reopen()
+	require.EqualValues(t, 5, h.at("g", orders))
+	h.commit("g", orders, 6)
+	end := h.end("g")
+	require.NoError(t, h.DeleteOffsets(ctx, "g", []TopicPartition{orders}))
+	require.Equal(t, end+2, h.end("g"))
+}
+
 // K077, row 393
 func TestUnknownKindsOfRecordsArePassedOver(t *testing.T) {
 	opts := quiet
@@ -232,6 +246,8 @@ func TestDamageIsPassedOverAndCounted(t *testing.T) {
 
 func TestLoadingIsToldToOthers(t *testing.T) {
 	h := newHouse(t, quiet)
+	h.commit("g", orders, 1)
+	h.reopen()
 	p := h.partitions[PartitionFor("g", h.Partitions())]
 	p.loading.Lock()
 	err := h.Commit(ctx, simple("g", orders, 1))

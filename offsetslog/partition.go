@@ -21,7 +21,6 @@ type partition struct {
 	// loading is held by who loads; loaded is set once.
 	loading sync.Mutex
 	loaded  atomic.Bool
-	exists  bool // when the store was opened
 
 	// order is held from the moment a change is decided to that when it is appended,
 	// so that changes are decided on what was decided before.
@@ -52,8 +51,9 @@ type change struct {
 }
 
 func newPartition(s *Store, n int32, exists bool) *partition {
-	p := &partition{store: s, n: n, exists: exists, sequences: map[int64]sequence{}}
+	p := &partition{store: s, n: n, sequences: map[int64]sequence{}}
 	p.mu.state = newState()
+	p.loaded.Store(!exists) // nothing to load
 	return p
 }
 
@@ -89,10 +89,6 @@ const maxProblems = 20
 
 // load replays the log. Damage and what cannot be decoded is counted and passed over.
 func (p *partition) load(ctx context.Context) error {
-	if !p.exists {
-		p.loaded.Store(true)
-		return nil
-	}
 	log, err := p.store.dir.Partition(Topic, p.n)
 	if err != nil {
 		return err
@@ -270,8 +266,12 @@ func (p *partition) applyOneLocked(c change) {
 	c.records.free()
 }
 
-// drain has everything that was appended on disk, and applied. order must be held.
-func (p *partition) drain() error {
+// drain has everything that was appended on disk, and applied. order must be held, so
+// that nothing follows.
+func (p *partition) drain() error { return p.settleAll(context.Background()) }
+
+// settleAll is settle for everything that was appended so far.
+func (p *partition) settleAll(ctx context.Context) error {
 	p.mu.RLock()
 	n := len(p.mu.queue)
 	var last int64
@@ -282,7 +282,7 @@ func (p *partition) drain() error {
 	if n == 0 {
 		return nil
 	}
-	return p.settle(context.Background(), last)
+	return p.settle(ctx, last)
 }
 
 // maxRemoval bounds the batches of tombstones, which come in any number.

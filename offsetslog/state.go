@@ -33,6 +33,10 @@ type group struct {
 	offsets map[TopicPartition]entry
 	// pending has the offsets that open transactions have committed, by producer id.
 	pending map[int64]map[TopicPartition]entry
+	// old are the partitions that have a record of type OffsetKeyV0 in the log. To
+	// compaction it is another key, so it needs a tombstone of its own; otherwise the
+	// offset would be back once that of the newer key has gone.
+	old map[TopicPartition]struct{}
 	// classic is nil for a group that only commits ("simple"), modern for all but
 	// those of the newer protocols.
 	classic *classic
@@ -76,7 +80,10 @@ func (s *state) replay(offset, producerID int64, key, value []byte) error {
 func (s *state) replayOffset(offset, producerID int64, k keyView, value []byte) error {
 	if value == nil {
 		if g := s.groups[string(k.group)]; g != nil {
-			s.remove(g, TopicPartition{s.topic(k.topic), k.partition})
+			tp := TopicPartition{string(k.topic), k.partition}
+			if s.remove(g, tp); k.kind == OffsetKeyV0 {
+				delete(g.old, tp)
+			}
 			s.tidy(g)
 		}
 		return nil
@@ -87,6 +94,12 @@ func (s *state) replayOffset(offset, producerID int64, k keyView, value []byte) 
 	}
 	g := s.group(k.group)
 	tp := TopicPartition{s.topic(k.topic), k.partition}
+	if k.kind == OffsetKeyV0 {
+		if g.old == nil {
+			g.old = map[TopicPartition]struct{}{}
+		}
+		g.old[tp] = struct{}{}
+	}
 	if producerID != record.NoProducerID {
 		c.Metadata = string(metadata)
 		s.open[producerID] = with(s.open[producerID], g.id)
