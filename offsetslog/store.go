@@ -179,7 +179,6 @@ func (s *Store) open() error {
 		if _, err := s.dir.CreatePartition(Topic, n-1, &seglog.CreateOptions{TopicID: s.opts.TopicID}); err != nil {
 			return err
 		}
-		exists[n-1] = true
 	}
 	for i := range n {
 		s.partitions = append(s.partitions, newPartition(s, i, exists[i]))
