@@ -82,12 +82,13 @@ func BenchmarkFetch(b *testing.B) {
 // BenchmarkLoad loads a million commits: of as many partitions, and of a thousand
 // partitions over and over.
 func BenchmarkLoad(b *testing.B) {
-	for _, live := range []int{1_000_000, 1000} {
-		b.Run(fmt.Sprintf("live=%d", live), func(b *testing.B) {
+	for _, tt := range []struct{ live, perGroup int }{{1_000_000, 100}, {1_000_000, 1}, {1000, 100}} {
+		live, perGroup := tt.live, tt.perGroup
+		b.Run(fmt.Sprintf("live=%d/perGroup=%d", live, perGroup), func(b *testing.B) {
 			dir, s := benchHouse(b, Options{Sync: seglog.SyncNever, Partitions: 1})
-			for i := 0; i < 1_000_000; i += 100 {
-				r := CommitRequest{Group: fmt.Sprintf("group-%d", i/100%(live/100))}
-				for n := range int32(100) {
+			for i := 0; i < 1_000_000; i += perGroup {
+				r := CommitRequest{Group: fmt.Sprintf("group-%d", i/perGroup%(live/perGroup))}
+				for n := range int32(perGroup) {
 					r.Offsets = append(r.Offsets, Commit{TopicPartition: TopicPartition{"a-topic-of-some-length", n}, Offset: int64(i), LeaderEpoch: 1})
 				}
 				require.NoError(b, s.Commit(ctx, r))

@@ -330,7 +330,7 @@ func FuzzReplay(f *testing.F) {
 		_ = s.replay(10, -1, Key{Type: OffsetKey, Group: "g", TopicPartition: orders}.Append(nil), nil)
 		n := 0
 		for _, g := range s.groups {
-			n += len(g.offsets)
+			n += g.offsets.len()
 		}
 		require.Equal(t, n, s.offsets)
 	})

@@ -43,7 +43,7 @@ func (p *partition) offsetsToDelete(e *encoder, id string, partitions []TopicPar
 	for _, tp := range partitions {
 		if g.isSubscribed(tp.Topic) {
 			refused.add(tp, ErrSubscribed)
-		} else if _, ok := g.offsets[tp]; ok || g.isPending(tp) {
+		} else if g.offsets.has(tp) || g.isPending(tp) {
 			e.remove(g, tp)
 		}
 	}
@@ -132,14 +132,14 @@ func (g *group) ownTombstones(e *encoder) {
 // all lists the partitions that have a committed or pending offset, and are wanted.
 func (g *group) all(wanted func(TopicPartition) bool) []TopicPartition {
 	var tps []TopicPartition
-	for tp := range g.offsets {
+	for tp := range g.offsets.all() {
 		if wanted(tp) {
 			tps = append(tps, tp)
 		}
 	}
 	for _, offsets := range g.pending {
-		for tp := range offsets {
-			if _, ok := g.offsets[tp]; !ok && wanted(tp) {
+		for tp := range offsets.all() {
+			if !g.offsets.has(tp) && wanted(tp) {
 				tps = append(tps, tp)
 			}
 		}

@@ -171,9 +171,10 @@ func TestWhatExpires(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tp := TopicPartition{"t", 0}
-			g := &group{id: "g", classic: tt.group, offsets: map[TopicPartition]entry{tp: {tt.offset, 1}}}
+			g := &group{id: "g", classic: tt.group}
+			g.offsets.put(tp, entry{tt.offset, 1})
 			if tt.pending {
-				g.pending = map[int64]map[TopicPartition]entry{7: {tp: {}}}
+				g.pending = map[int64]*table{7: {few: []row{{tp: tp}}}}
 			}
 			n := g.expire(newEncoder(), now, time.Minute)
 			require.Equal(t, tt.expires, n.Offsets == 1)

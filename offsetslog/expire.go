@@ -3,6 +3,8 @@ package offsetslog
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -60,22 +62,52 @@ func (s *Store) expireOnTheClock(ctx context.Context) {
 	}
 }
 
+// expire looks at some groups at a time, so that nobody waits for long, and keeps
+// commits back only where there is something to remove.
 func (p *partition) expire(now int64) (n Expired, err error) {
+	p.mu.RLock()
+	ids := slices.Collect(maps.Keys(p.mu.groups))
+	p.mu.RUnlock()
+	for some := range slices.Chunk(ids, 1000) {
+		e := newEncoder()
+		found := p.findExpired(e, some, now)
+		e.free()
+		if found == (Expired{}) {
+			continue
+		}
+		removed, err := p.removeExpired(some, now)
+		n.add(removed)
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// removeExpired looks again, when nothing is in flight.
+func (p *partition) removeExpired(ids []string, now int64) (n Expired, err error) {
 	p.order.Lock()
 	defer p.order.Unlock()
 	if err := p.drain(); err != nil {
 		return n, err
 	}
 	e := newEncoder()
-	p.mu.RLock()
-	for _, g := range p.mu.groups {
-		n.add(g.expire(e, now, p.store.opts.Retention))
-	}
-	p.mu.RUnlock()
+	n = p.findExpired(e, ids, now)
 	if err := p.write(e); err != nil {
 		return Expired{}, err
 	}
 	return n, nil
+}
+
+func (p *partition) findExpired(e *encoder, ids []string, now int64) (n Expired) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for _, id := range ids {
+		if g := p.mu.groups[id]; g != nil {
+			n.add(g.expire(e, now, p.store.opts.Retention))
+		}
+	}
+	return n
 }
 
 func (n *Expired) add(m Expired) {
@@ -89,13 +121,13 @@ func (g *group) expire(e *encoder, now int64, retention time.Duration) (n Expire
 	if base == nil {
 		return n
 	}
-	for tp, o := range g.offsets {
+	for tp, o := range g.offsets.all() {
 		if !g.isSubscribed(tp.Topic) && hasExpired(o.Committed, base(o.Committed), now, retention) && !g.isPending(tp) {
 			e.remove(g, tp)
 			n.Offsets++
 		}
 	}
-	if n.Offsets == len(g.offsets) && len(g.pending) == 0 && g.mayDelete(false) == nil {
+	if n.Offsets == g.offsets.len() && len(g.pending) == 0 && g.mayDelete(false) == nil {
 		g.ownTombstones(e)
 		n.Groups++
 	}

@@ -56,7 +56,7 @@ func (g *group) fetch(tp TopicPartition, stable bool) Fetched {
 	}
 	if stable && g.isPending(tp) {
 		f.Err = ErrUnstable
-	} else if e, ok := g.offsets[tp]; ok {
+	} else if e, ok := g.offsets.get(tp); ok {
 		f.Committed = e.Committed
 	}
 	return f
@@ -68,15 +68,15 @@ func (g *group) fetchAll(stable bool) []Fetched {
 	if g == nil {
 		return nil
 	}
-	fetched := make([]Fetched, 0, len(g.offsets))
-	for tp := range g.offsets {
+	fetched := make([]Fetched, 0, g.offsets.len())
+	for tp := range g.offsets.all() {
 		fetched = append(fetched, g.fetch(tp, stable))
 	}
 	if stable {
 		seen := map[TopicPartition]bool{}
 		for _, offsets := range g.pending {
-			for tp := range offsets {
-				if _, ok := g.offsets[tp]; !ok && !seen[tp] {
+			for tp := range offsets.all() {
+				if !g.offsets.has(tp) && !seen[tp] {
 					seen[tp] = true
 					fetched = append(fetched, g.fetch(tp, stable))
 				}

@@ -49,7 +49,7 @@ func (s *Store) Groups(ctx context.Context) ([]GroupListing, error) {
 }
 
 func (g *group) listing() GroupListing {
-	l := GroupListing{Group: g.id, Offsets: len(g.offsets), Modern: g.modern != nil, State: g.state()}
+	l := GroupListing{Group: g.id, Offsets: g.offsets.len(), Modern: g.modern != nil, State: g.state()}
 	if g.classic != nil {
 		l.ProtocolType = g.classic.protocolType
 	} else if g.modern != nil {

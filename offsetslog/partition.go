@@ -367,8 +367,8 @@ func (p *partition) addTo(st *Stats) {
 	st.Offsets += p.mu.offsets
 	for id, groups := range p.mu.open {
 		for g := range groups {
-			if g := p.mu.groups[g]; g != nil {
-				st.Pending += len(g.pending[id])
+			if g := p.mu.groups[g]; g != nil && g.pending[id] != nil {
+				st.Pending += g.pending[id].len()
 			}
 		}
 	}

@@ -30,9 +30,9 @@ func newState() *state {
 // group is a consumer group. It is there as long as there is anything to say of it.
 type group struct {
 	id      string
-	offsets map[TopicPartition]entry
+	offsets table
 	// pending has the offsets that open transactions have committed, by producer id.
-	pending map[int64]map[TopicPartition]entry
+	pending map[int64]*table
 	// old are the partitions that have a record of type OffsetKeyV0 in the log. To
 	// compaction it is another key, so it needs a tombstone of its own; otherwise the
 	// offset would be back once that of the newer key has gone.
@@ -104,30 +104,32 @@ func (s *state) replayOffset(offset, producerID int64, k keyView, value []byte) 
 		c.Metadata = string(metadata)
 		s.open[producerID] = with(s.open[producerID], g.id)
 		if g.pending == nil {
-			g.pending = map[int64]map[TopicPartition]entry{}
+			g.pending = map[int64]*table{}
 		}
-		g.pending[producerID] = withEntry(g.pending[producerID], tp, entry{c, offset})
+		if g.pending[producerID] == nil {
+			g.pending[producerID] = &table{}
+		}
+		g.pending[producerID].put(tp, entry{c, offset})
 		return nil
 	}
-	before, had := g.offsets[tp]
+	before, had := g.offsets.get(tp)
 	if c.Metadata = before.Metadata; c.Metadata != string(metadata) {
 		c.Metadata = string(metadata)
 	}
 	if !had {
 		s.offsets++
 	}
-	g.offsets = withEntry(g.offsets, tp, entry{c, offset})
+	g.offsets.put(tp, entry{c, offset})
 	return nil
 }
 
 // remove forgets a committed offset, and what open transactions have committed there.
 func (s *state) remove(g *group, tp TopicPartition) {
-	if _, had := g.offsets[tp]; had {
-		delete(g.offsets, tp)
+	if g.offsets.delete(tp) {
 		s.offsets--
 	}
 	for id, offsets := range g.pending {
-		if delete(offsets, tp); len(offsets) == 0 {
+		if offsets.delete(tp); offsets.len() == 0 {
 			delete(g.pending, id)
 		}
 	}
@@ -139,18 +141,18 @@ func (s *state) remove(g *group, tp TopicPartition) {
 func (s *state) end(producerID int64, commit bool) {
 	for id := range s.open[producerID] {
 		g := s.groups[id]
-		if g == nil {
+		if g == nil || g.pending[producerID] == nil {
 			continue
 		}
-		for tp, e := range g.pending[producerID] {
-			before, had := g.offsets[tp]
+		for tp, e := range g.pending[producerID].all() {
+			before, had := g.offsets.get(tp)
 			if !commit || had && before.record > e.record {
 				continue
 			}
 			if !had {
 				s.offsets++
 			}
-			g.offsets = withEntry(g.offsets, tp, e)
+			g.offsets.put(tp, e)
 		}
 		delete(g.pending, producerID)
 		s.tidy(g)
@@ -235,7 +237,7 @@ func (s *state) topic(name []byte) string {
 
 // tidy forgets a group of which nothing is left.
 func (s *state) tidy(g *group) {
-	if len(g.offsets) == 0 && len(g.pending) == 0 && g.classic == nil && g.modern == nil && s.groups[g.id] == g {
+	if g.offsets.len() == 0 && len(g.pending) == 0 && g.classic == nil && g.modern == nil && s.groups[g.id] == g {
 		delete(s.groups, g.id)
 	}
 }
@@ -243,7 +245,7 @@ func (s *state) tidy(g *group) {
 // isPending reports whether an open transaction has committed an offset there.
 func (g *group) isPending(tp TopicPartition) bool {
 	for _, offsets := range g.pending {
-		if _, ok := offsets[tp]; ok {
+		if offsets.has(tp) {
 			return true
 		}
 	}
@@ -256,12 +258,4 @@ func with(set map[string]struct{}, id string) map[string]struct{} {
 	}
 	set[id] = struct{}{}
 	return set
-}
-
-func withEntry(m map[TopicPartition]entry, tp TopicPartition, e entry) map[TopicPartition]entry {
-	if m == nil {
-		m = map[TopicPartition]entry{}
-	}
-	m[tp] = e
-	return m
 }

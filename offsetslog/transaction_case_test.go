@@ -79,7 +79,8 @@ func TestPlainCommitWinsOverEarlierTransactionalOne(t *testing.T) {
 	key := Key{Type: OffsetKey, Group: "g", TopicPartition: orders}.Append(nil)
 	require.NoError(t, s.replay(11, -1, key, Committed{Offset: 200, ExpireTimestamp: -1}.AppendValue(nil)))
 	s.end(7, true)
-	require.EqualValues(t, 200, s.groups["g"].offsets[orders].Offset)
+	e, _ := s.groups["g"].offsets.get(orders)
+	require.EqualValues(t, 200, e.Offset)
 }
 
 // Row 382
