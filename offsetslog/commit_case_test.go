@@ -77,6 +77,7 @@ func TestRefusedOffsetsDoNotKeepOthersBack(t *testing.T) {
 	require.EqualValues(t, -1, h.at("g", other(1)))
 }
 
+// Rows 360 to 369, K088
 func TestWhoMayCommit(t *testing.T) {
 	as := func(id, instance string, generation int32) *Member { return &Member{id, instance, generation} }
 	group := func(state State) *classic {

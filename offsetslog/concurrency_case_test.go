@@ -1,0 +1,105 @@
+package offsetslog
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seglog/seglog"
+)
+
+// Many committers, transactions, readers, removals and expiry at the same time: each
+// finds what it was told, before and after a restart.
+func TestEveryoneAtOnce(t *testing.T) {
+	opts := quiet
+	opts.Partitions = 2
+	h := newHouse(t, opts)
+	const committers, rounds = 8, 40
+	var wg sync.WaitGroup
+	var done atomic.Bool
+	last := make([]int64, committers)
+	for i := range committers {
+		wg.Go(func() {
+			group, tp := fmt.Sprintf("group-%d", i%3), TopicPartition{"t", int32(i)}
+			for n := range int64(rounds) {
+				var err error
+				switch r := simple(group, tp, n); n % 4 {
+				case 0:
+					p := Producer{ID: int64(i)}
+					err = h.CommitTransactional(ctx, TransactionalCommitRequest{Group: group, Producer: p, Offsets: r.Offsets})
+					if err == nil {
+						err = h.EndTransaction(ctx, group, p, seglog.Commit, 0)
+					}
+				case 1:
+					err = h.DeleteOffsets(ctx, group, []TopicPartition{tp})
+					if err == nil {
+						err = h.Commit(ctx, r)
+					}
+				default:
+					err = h.Commit(ctx, r)
+				}
+				f, e := h.Fetch(ctx, FetchRequest{Group: group, Partitions: []TopicPartition{tp}})
+				if err != nil || e != nil || f[0].Offset != n {
+					t.Errorf("%s, %s: %v, %v, %v; want offset %d", group, tp, err, e, f, n)
+					return
+				}
+				last[i] = n
+			}
+		})
+	}
+	var other sync.WaitGroup
+	other.Go(func() {
+		for !done.Load() {
+			h.commit("doomed", orders, 1)
+			if err := h.DeleteGroup(ctx, "doomed"); err != nil && err != ErrGroupNotFound {
+				t.Error(err)
+			}
+		}
+	})
+	other.Go(func() {
+		for !done.Load() {
+			if _, err := h.Expire(ctx); err != nil {
+				t.Error(err)
+			}
+			if _, err := h.Groups(ctx); err != nil {
+				t.Error(err)
+			}
+			h.Stats()
+		}
+	})
+	wg.Wait()
+	done.Store(true)
+	other.Wait()
+	h.both(func() {
+		for i, n := range last {
+			require.EqualValues(t, rounds-1, n)
+			require.Equal(t, n, h.at(fmt.Sprintf("group-%d", i%3), TopicPartition{"t", int32(i)}))
+		}
+	})
+}
+
+// A commit that comes between looking for what has expired and removing it stays.
+func TestExpiryDoesNotTakeAYoungerCommit(t *testing.T) {
+	h := newHouse(t, quiet)
+	h.commit("g", orders, 1)
+	p := h.partitions[PartitionFor("g", h.Partitions())]
+	e := newEncoder()
+	old := h.fetch("g", orders, false).CommitTimestamp
+	now := old + quietRetention
+	require.Equal(t, Expired{1, 1}, p.findExpired(e, []string{"g"}, now))
+	p.mu.Lock()
+	row, _ := p.mu.groups["g"].offsets.get(orders)
+	row.CommitTimestamp = math.MaxInt64 / 2
+	p.mu.groups["g"].offsets.put(orders, row)
+	p.mu.Unlock()
+	n, err := p.removeExpired([]string{"g"}, now)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.EqualValues(t, 1, h.at("g", orders))
+}
+
+const quietRetention = 7 * 24 * 3600 * 1000
