@@ -68,7 +68,7 @@ func TestRefusedOffsetsDoNotKeepOthersBack(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	var codes []int16
 	for _, p := range refused.Partitions {
-		codes = append(codes, ErrorCode(p.Err))
+		codes = append(codes, KafkaErrorOf(p.Err).Code)
 	}
 	require.Equal(t, []int16{12, 12, 42, 17, 17, 42}, codes)
 	require.ErrorIs(t, err, ErrMetadataTooLarge)
@@ -134,7 +134,7 @@ func TestWhoMayCommit(t *testing.T) {
 			r := simple("g", orders, 5)
 			r.Member, r.Version = tt.who, tt.version
 			err := h.Commit(ctx, r)
-			require.EqualValues(t, tt.want, ErrorCode(err))
+			require.EqualValues(t, tt.want, KafkaErrorOf(err).Code)
 			if err != nil {
 				require.Zero(t, h.end("g"), "nothing is written")
 			}
@@ -143,7 +143,7 @@ func TestWhoMayCommit(t *testing.T) {
 				require.NoError(t, err) // the group is there now
 				return
 			}
-			require.EqualValues(t, tt.transactional, ErrorCode(err))
+			require.EqualValues(t, tt.transactional, KafkaErrorOf(err).Code)
 		})
 	}
 }
@@ -191,7 +191,7 @@ func TestAuthorizeIsAskedFirst(t *testing.T) {
 		return nil
 	}
 	h := newHouse(t, opts)
-	require.Equal(t, int16(30), ErrorCode(h.Commit(ctx, simple("secret", orders, -1))))
+	require.Equal(t, int16(30), KafkaErrorOf(h.Commit(ctx, simple("secret", orders, -1))).Code)
 	require.ErrorIs(t, h.DeleteGroup(ctx, "secret"), ErrGroupAuthorization)
 	require.EqualValues(t, -1, h.at("secret", orders))
 	h.commit("open", orders, 1)

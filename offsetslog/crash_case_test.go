@@ -278,7 +278,7 @@ func TestFailedSyncIsNotAcknowledgedAndReadingGoesOn(t *testing.T) {
 		err := s.Commit(ctx, simple("g", orders, 2))
 		require.ErrorIs(t, err, ErrNotCoordinator)
 		require.ErrorIs(t, err, seglog.ErrFailed)
-		require.EqualValues(t, 16, ErrorCode(err))
+		require.EqualValues(t, 16, KafkaErrorOf(err).Code)
 		require.ErrorIs(t, s.Commit(ctx, simple("g", orders, 3)), ErrNotCoordinator)
 		require.ErrorIs(t, s.DeleteGroup(ctx, "g"), ErrNotCoordinator)
 		f, err := s.Fetch(ctx, FetchRequest{Group: "g"})

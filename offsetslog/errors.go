@@ -9,7 +9,7 @@ import (
 )
 
 // Error is an error that Kafka has a number for. Those of this package match one of
-// them with errors.Is; ErrorCode finds the number.
+// them with errors.Is; KafkaErrorOf finds it.
 type Error int16
 
 // The errors, with Kafka's numbers (Errors.java).
@@ -68,56 +68,82 @@ const (
 	ErrStaleMemberEpoch Error = 113
 )
 
-var errorNames = map[Error]string{
-	ErrUnknownServer: "unknown server error", ErrUnknownPartition: "unknown topic or partition", ErrOutOfRange: "offset out of range", ErrMetadataTooLarge: "offset metadata too large",
-	ErrLoading: "coordinator load in progress", ErrNotAvailable: "coordinator not available",
-	ErrNotCoordinator: "not coordinator", ErrInvalidTopic: "invalid topic",
-	ErrIllegalGeneration: "illegal generation", ErrInconsistentProtocol: "inconsistent group protocol",
-	ErrInvalidGroupID: "invalid group id", ErrUnknownMember: "unknown member id",
-	ErrInvalidSessionTimeout: "invalid session timeout", ErrRebalancing: "rebalance in progress",
-	ErrGroupAuthorization: "group authorization failed", ErrInvalidRequest: "invalid request",
-	ErrNonEmptyGroup: "group is not empty", ErrGroupNotFound: "no such group",
-	ErrGroupFull: "group has its maximum size", ErrFencedInstance: "group instance id is fenced",
-	ErrSubscribed: "group is subscribed to the topic", ErrUnstable: "unstable offset commit",
-	ErrStaleMemberEpoch: "stale member epoch",
+// name is Kafka's.
+func (e Error) name() string {
+	switch e {
+	case ErrUnknownServer:
+		return "UNKNOWN_SERVER_ERROR"
+	case ErrOutOfRange:
+		return "OFFSET_OUT_OF_RANGE"
+	case ErrUnknownPartition:
+		return "UNKNOWN_TOPIC_OR_PARTITION"
+	case ErrMetadataTooLarge:
+		return "OFFSET_METADATA_TOO_LARGE"
+	case ErrLoading:
+		return "COORDINATOR_LOAD_IN_PROGRESS"
+	case ErrNotAvailable:
+		return "COORDINATOR_NOT_AVAILABLE"
+	case ErrNotCoordinator:
+		return "NOT_COORDINATOR"
+	case ErrInvalidTopic:
+		return "INVALID_TOPIC_EXCEPTION"
+	case ErrIllegalGeneration:
+		return "ILLEGAL_GENERATION"
+	case ErrInconsistentProtocol:
+		return "INCONSISTENT_GROUP_PROTOCOL"
+	case ErrInvalidGroupID:
+		return "INVALID_GROUP_ID"
+	case ErrUnknownMember:
+		return "UNKNOWN_MEMBER_ID"
+	case ErrInvalidSessionTimeout:
+		return "INVALID_SESSION_TIMEOUT"
+	case ErrRebalancing:
+		return "REBALANCE_IN_PROGRESS"
+	case ErrGroupAuthorization:
+		return "GROUP_AUTHORIZATION_FAILED"
+	case ErrInvalidRequest:
+		return "INVALID_REQUEST"
+	case ErrNonEmptyGroup:
+		return "NON_EMPTY_GROUP"
+	case ErrGroupNotFound:
+		return "GROUP_ID_NOT_FOUND"
+	case ErrGroupFull:
+		return "GROUP_MAX_SIZE_REACHED"
+	case ErrFencedInstance:
+		return "FENCED_INSTANCE_ID"
+	case ErrSubscribed:
+		return "GROUP_SUBSCRIBED_TO_TOPIC"
+	case ErrUnstable:
+		return "UNSTABLE_OFFSET_COMMIT"
+	case ErrStaleMemberEpoch:
+		return "STALE_MEMBER_EPOCH"
+	default:
+		return fmt.Sprintf("KAFKA_ERROR_%d", int16(e))
+	}
 }
 
+// Error is Kafka's name in small letters.
 func (e Error) Error() string {
-	if name, ok := errorNames[e]; ok {
-		return name
-	}
-	return fmt.Sprintf("kafka error %d", int16(e))
+	return strings.ToLower(strings.ReplaceAll(e.name(), "_", " "))
 }
 
 // Retriable reports whether the same request may succeed later.
 func (e Error) Retriable() bool {
 	switch e {
-	case ErrLoading, ErrNotAvailable, ErrNotCoordinator, ErrUnstable:
+	case ErrUnknownPartition, ErrLoading, ErrNotAvailable, ErrNotCoordinator, ErrUnstable:
 		return true
 	}
 	return false
 }
 
-// ErrorCode returns the number that Kafka's protocol has for an error of this package:
-// 0 for nil, and -1 (UNKNOWN_SERVER_ERROR) for what has no number.
-func ErrorCode(err error) int16 {
-	if err == nil {
-		return 0
-	}
+// KafkaErrorOf returns what a Kafka broker would answer for an error of this package, or
+// of a log below it: see seglog.KafkaErrorOf.
+func KafkaErrorOf(err error) seglog.KafkaError {
 	var e Error
-	switch {
-	case errors.As(err, &e):
-		return int16(e)
-	case errors.Is(err, seglog.ErrOutOfOrderSequence):
-		return 45
-	case errors.Is(err, seglog.ErrInvalidProducerEpoch):
-		return 47
-	case errors.Is(err, seglog.ErrInvalidTxnState):
-		return 48
-	case errors.Is(err, seglog.ErrCoordinatorFenced):
-		return 52
+	if errors.As(err, &e) {
+		return seglog.KafkaError{Code: int16(e), Name: e.name(), Retriable: e.Retriable()}
 	}
-	return int16(ErrUnknownServer)
+	return seglog.KafkaErrorOf(err)
 }
 
 // PartitionError is why one partition was refused.

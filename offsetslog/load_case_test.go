@@ -252,7 +252,7 @@ func TestLoadingIsToldToOthers(t *testing.T) {
 	p.loading.Lock()
 	err := h.Commit(ctx, simple("g", orders, 1))
 	require.ErrorIs(t, err, ErrLoading)
-	require.EqualValues(t, 14, ErrorCode(err))
+	require.EqualValues(t, 14, KafkaErrorOf(err).Code)
 	require.True(t, ErrLoading.Retriable())
 	_, err = h.Fetch(ctx, FetchRequest{Group: "g"})
 	require.ErrorIs(t, err, ErrLoading)

@@ -131,7 +131,7 @@ func TestProducerGoesOnFromTransactionToTransaction(t *testing.T) {
 	}
 	err := h.CommitTransactional(ctx, TransactionalCommitRequest{Group: "g", Producer: Producer{7, 0}, Offsets: simple("", orders, 1).Offsets})
 	require.ErrorIs(t, err, seglog.ErrInvalidProducerEpoch, "fenced by the newer one")
-	require.EqualValues(t, 47, ErrorCode(err))
+	require.EqualValues(t, 47, KafkaErrorOf(err).Code)
 	require.ErrorIs(t, h.CommitTransactional(ctx, TransactionalCommitRequest{Group: "g", Producer: Producer{-1, 0}}), ErrInvalidRequest)
 }
 
