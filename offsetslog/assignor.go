@@ -99,7 +99,7 @@ func sortedMembers(members []Subscriber) []Subscriber {
 
 // Assign has a leader's group of consumers assigned, and encodes the result for
 // SyncRequest. It is an error if the subscription of a member cannot be decoded.
-func (r *JoinResult) Assign(assign Assignor, partitions map[string]int32) (map[string][]byte, error) {
+func (r JoinResult) Assign(assign Assignor, partitions map[string]int32) (map[string][]byte, error) {
 	members := make([]Subscriber, len(r.Members))
 	for i, m := range r.Members {
 		s, err := ParseSubscription(m.Metadata)

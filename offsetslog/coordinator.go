@@ -63,7 +63,7 @@ type JoinedMember struct {
 }
 
 // IsLeader reports whether the member has to assign.
-func (r *JoinResult) IsLeader() bool { return r.ID == r.Leader }
+func (r JoinResult) IsLeader() bool { return r.ID == r.Leader }
 
 // JoinGroup makes or keeps somebody a member of a group of the classic protocol. It
 // waits for all others to join, or for the rebalance timeout, which excludes who has
@@ -533,13 +533,13 @@ func (p *partition) sync(r *SyncRequest) (wait chan syncReply, finish func(conte
 	for id := range c.members {
 		assignments[id] = bytes.Clone(r.Assignments[id])
 	}
-	last, err := p.writeGroup(g, assignments)
+	last, failed := p.writeGroup(g, assignments)
 	generation := c.generation
 	return wait, func(ctx context.Context) {
-		if err == nil {
-			err = p.settle(ctx, last)
+		if failed == nil {
+			failed = p.settle(ctx, last)
 		}
-		p.finishSync(g, c, generation, assignments, err)
+		p.finishSync(g, c, generation, assignments, failed)
 	}, nil
 }
 
@@ -548,7 +548,7 @@ func (p *partition) sync(r *SyncRequest) (wait chan syncReply, finish func(conte
 func (p *partition) finishSync(g *group, c *classic, generation int32, assignments map[string][]byte, err error) {
 	p.lock()
 	defer p.unlock()
-	if g.classic != c || c.state != CompletingRebalance || c.generation != generation {
+	if p.mu.closed || g.classic != c || c.state != CompletingRebalance || c.generation != generation {
 		return
 	}
 	if err != nil {

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/logtest"
 )
 
 // joining is a call of JoinGroup that goes on.
@@ -465,4 +468,78 @@ func TestAssignEncodesForEveryMember(t *testing.T) {
 	r.Members[0].Metadata = []byte{1}
 	_, err = r.Assign(AssignRange, nil)
 	require.ErrorIs(t, err, ErrUndecodable)
+}
+
+func TestLeaderThatDoesNotRejoinIsReplaced(t *testing.T) {
+	turned(t, quiet, func(t *testing.T, h *house) {
+		a, b := h.two()
+		j := h.join(JoinRequest{MemberID: b.ID, Protocols: consumer("other")})
+		for j.waits() {
+			sleep(5 * time.Second)
+			if err := h.Heartbeat(ctx, "g", a); err != nil {
+				require.ErrorIs(t, err, map[bool]error{true: ErrRebalancing, false: ErrUnknownMember}[j.waits()])
+			}
+		}
+		require.True(t, j.must(t).IsLeader())
+		require.Len(t, j.result.Members, 1)
+	})
+}
+
+// Static members stay for as long as their sessions, also if nobody joins again.
+func TestStaticMembersOutliveARebalanceThatNobodyJoins(t *testing.T) {
+	turned(t, quiet, func(t *testing.T, h *house) {
+		r := JoinRequest{InstanceID: "one", SessionTimeout: 5 * time.Minute, RebalanceTimeout: 10 * time.Second}
+		a := h.join(r).must(t)
+		<-h.syncs(a.Member, nil).done
+		gone, cancel := context.WithCancel(ctx)
+		j := h.joinCtx(gone, JoinRequest{RebalanceTimeout: 10 * time.Second})
+		cancel()
+		<-j.done
+		sleep(time.Minute)
+		require.Equal(t, PreparingRebalance, h.state())
+		require.ErrorIs(t, h.Heartbeat(ctx, "g", a.Member), ErrRebalancing)
+		r.MemberID = a.ID
+		again := h.join(r)
+		require.EqualValues(t, 2, again.must(t).Generation)
+		require.Equal(t, a.ID, again.result.ID)
+		<-h.syncs(again.result.Member, nil).done
+		sleep(6 * time.Minute)
+		require.Equal(t, Empty, h.state())
+	})
+}
+
+func TestAssignmentsThatCannotBeWrittenAreNotGivenOut(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	dir, err := seglog.OpenDir("data", onDisk(disk))
+	require.NoError(t, err)
+	s, err := Open(dir, quiet)
+	require.NoError(t, err)
+	j, err := s.JoinGroup(ctx, JoinRequest{Group: "g", Protocols: consumer("t")})
+	require.NoError(t, err)
+	disk.Fail(logtest.Calls{Kind: logtest.Sync}, fmt.Errorf("no"))
+	_, err = s.SyncGroup(ctx, SyncRequest{Group: "g", Member: j.Member})
+	require.ErrorIs(t, err, ErrNotCoordinator)
+	disk.Heal()
+	require.ErrorIs(t, s.Heartbeat(ctx, "g", j.Member), ErrRebalancing)
+	require.ErrorIs(t, s.LeaveGroup(ctx, "g", Member{ID: "x"}), ErrUnknownMember)
+	require.NoError(t, s.Close())
+	require.NoError(t, dir.Close())
+}
+
+func TestWhoIsNoMemberMayDoNothing(t *testing.T) {
+	turned(t, quiet, func(t *testing.T, h *house) {
+		a, _ := h.two()
+		for want, m := range map[error]Member{
+			ErrUnknownMember: {ID: "x", Generation: 2}, ErrIllegalGeneration: {ID: a.ID, Generation: 1},
+		} {
+			require.ErrorIs(t, h.Heartbeat(ctx, "g", m), want)
+			_, err := h.SyncGroup(ctx, SyncRequest{Group: "g", Member: m})
+			require.ErrorIs(t, err, want)
+		}
+		_, err := h.SyncGroup(ctx, SyncRequest{Group: "other", Member: a})
+		require.ErrorIs(t, err, ErrUnknownMember)
+		require.NoError(t, h.Store.Close())
+		require.ErrorIs(t, h.Heartbeat(ctx, "g", a), ErrNotAvailable)
+		require.ErrorIs(t, h.LeaveGroup(ctx, "g", a), ErrNotAvailable)
+	})
 }

@@ -2,6 +2,8 @@ package offsetslog
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,4 +132,10 @@ func turned(t *testing.T, opts Options, test func(*testing.T, *house)) {
 func sleep(d time.Duration) {
 	time.Sleep(d) // in a bubble, where it takes no time
 	synctest.Wait()
+}
+
+// damageRecovered takes the records of partition 0 away, which were known to be there.
+func damageRecovered(t *testing.T, path string) {
+	t.Helper()
+	require.NoError(t, os.Truncate(filepath.Join(path, Topic+"-0", "00000000000000000000.log"), 0))
 }

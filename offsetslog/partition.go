@@ -260,7 +260,8 @@ func (p *partition) applyOneLocked(c change) {
 	}
 	for i, r := range c.records.records {
 		if err := p.mu.replay(c.base+int64(i), c.producerID, r.Key, r.Value); err != nil {
-			panic("offsetslog: its own record: " + err.Error())
+			p.mu.undecodable++ // our own: a bug, to be seen in Stats
+			p.mu.problems = append(p.mu.problems, err)
 		}
 	}
 	c.records.free()
