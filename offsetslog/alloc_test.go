@@ -13,7 +13,7 @@ import (
 func TestCommitAllocatesNothing(t *testing.T) {
 	opts := quiet
 	opts.Sync = seglog.SyncNever
-	h := newHouse(t, opts)
+	h := newHouseOnDisk(t, opts)
 	r := simple("g", orders, 1)
 	r.Offsets[0].Metadata = "same as before"
 	require.Less(t, testing.AllocsPerRun(500, func() {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestCommitIsServedAndSurvivesRestart(t *testing.T) {
-	h := newHouse(t, quiet)
+	h := newHouseOnDisk(t, quiet)
 	require.EqualValues(t, -1, h.at("g", orders))
 	before := time.Now().UnixMilli()
 	require.NoError(t, h.Commit(ctx, CommitRequest{Group: "g", Offsets: []Commit{

@@ -17,7 +17,7 @@ import (
 func TestEveryoneAtOnce(t *testing.T) {
 	opts := quiet
 	opts.Partitions = 2
-	h := newHouse(t, opts)
+	h := newHouseOnDisk(t, opts)
 	const committers, rounds = 8, 40
 	var wg sync.WaitGroup
 	var done atomic.Bool

@@ -74,7 +74,7 @@ func TestRefusalsInWords(t *testing.T) {
 func TestPartitionThatCannotBeReadCostsNoOther(t *testing.T) {
 	opts := quiet
 	opts.Partitions = 2
-	h := newHouse(t, opts)
+	h := newHouseOnDisk(t, opts)
 	var bad, good string
 	for _, g := range []string{"a", "b", "c"} {
 		if PartitionFor(g, 2) == 0 {

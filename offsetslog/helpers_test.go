@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/logtest"
 )
 
 var orders = TopicPartition{"orders", 0}
@@ -28,11 +29,26 @@ type house struct {
 	*Store
 }
 
+// newHouse is one in memory.
 func newHouse(t *testing.T, opts Options) *house {
+	t.Helper()
+	h := &house{t: t, path: "data", opts: opts, dirs: inMemory()}
+	h.open()
+	return h
+}
+
+// newHouseOnDisk is for tests that look at files.
+func newHouseOnDisk(t *testing.T, opts Options) *house {
 	t.Helper()
 	h := &house{t: t, path: t.TempDir(), opts: opts, dirs: seglog.DirOptions{ManualMaintenance: true}}
 	h.open()
 	return h
+}
+
+func inMemory() seglog.DirOptions {
+	opts := seglog.DirOptions{ManualMaintenance: true, FS: logtest.NewDisk(logtest.DiskOptions{}).FS()}
+	opts.Log.SegmentIndexBytes = 64 << 10
+	return opts
 }
 
 func (h *house) open() {
@@ -121,10 +137,8 @@ var ctx = context.Background()
 
 // turned runs a test on a clock that it turns itself. The store is closed in it.
 func turned(t *testing.T, opts Options, test func(*testing.T, *house)) {
-	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{t: t, path: path, opts: opts, dirs: seglog.DirOptions{ManualMaintenance: true}}
-		h.open()
+		h := newHouse(t, opts)
 		test(t, h)
 	})
 }

@@ -221,7 +221,7 @@ func TestRecordOfAnySizeIsLoaded(t *testing.T) {
 func TestDamageIsPassedOverAndCounted(t *testing.T) {
 	opts := quiet
 	opts.Partitions = 1
-	h := newHouse(t, opts)
+	h := newHouseOnDisk(t, opts)
 	for i := range int64(5) {
 		h.commit("g", TopicPartition{"t", int32(i)}, i)
 	}
