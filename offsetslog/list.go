@@ -172,7 +172,7 @@ func (l *Lag) measure(log *seglog.Log) {
 
 // data returns the log that offsets of a partition are about.
 func (s *Store) data(tp TopicPartition) (*seglog.Log, error) {
-	log, err := s.dir.Partition(tp.Topic, tp.Partition)
+	log, err := s.logs.Partition(tp.Topic, tp.Partition)
 	if errors.Is(err, seglog.ErrNoPartition) {
 		return nil, ErrUnknownPartition
 	}

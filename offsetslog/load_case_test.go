@@ -3,6 +3,7 @@ package offsetslog
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -302,4 +303,77 @@ func TestClosedStore(t *testing.T) {
 	require.ErrorIs(t, h.Commit(ctx, simple("g", orders, 1)), ErrNotAvailable)
 	_, err := h.Fetch(ctx, FetchRequest{Group: "g"})
 	require.ErrorIs(t, err, ErrNotAvailable)
+}
+
+// readOnlyLogs finds the logs of a directory that somebody else writes to.
+type readOnlyLogs struct {
+	t    *testing.T
+	path string
+}
+
+func (l readOnlyLogs) Partition(topic string, n int32) (*seglog.Log, error) {
+	log, err := seglog.Open(filepath.Join(l.path, TopicPartition{topic, n}.String()), seglog.Options{ReadOnly: true})
+	if errors.Is(err, seglog.ErrNotALog) || errors.Is(err, os.ErrNotExist) {
+		return nil, seglog.ErrNoPartition
+	}
+	if err == nil {
+		l.t.Cleanup(func() { require.NoError(l.t, log.Close()) })
+	}
+	return log, err
+}
+
+// K095 and K096 for offsets: a look beside the one who writes, which leaves no trace.
+func TestLookBesideTheWriter(t *testing.T) {
+	h := newHouseOnDisk(t, quiet)
+	h.topic(orders, 10)
+	h.commit("g", orders, 4)
+	h.stable("members", "t")
+	h.pending("g", Producer{1, 0}, TopicPartition{"t", 0}, 4)
+	before := filesOf(t, h.path)
+	s, err := OpenReadOnly(readOnlyLogs{t, h.path}, 50, quiet)
+	require.NoError(t, err)
+	lags, err := s.Lags(ctx, "g")
+	require.NoError(t, err)
+	require.Len(t, lags, 1)
+	require.EqualValues(t, 6, lags[0].Lag)
+	groups, err := s.Groups(ctx)
+	require.NoError(t, err)
+	require.Len(t, groups, 2)
+	require.Equal(t, Stable, groups[1].State)
+	rows, err := s.Reset(ctx, ResetRequest{Group: "g", To: ToEarliest()})
+	require.NoError(t, err)
+	require.EqualValues(t, 0, rows[0].Offset)
+
+	_, reset := s.Reset(ctx, ResetRequest{Group: "g", To: ToEarliest(), Execute: true})
+	_, join := s.JoinGroup(ctx, JoinRequest{Group: "g", Protocols: consumer("t")})
+	for name, err := range map[string]error{
+		"commit": s.Commit(ctx, simple("g", orders, 5)), "reset": reset, "join": join,
+		"delete offsets": s.DeleteOffsets(ctx, "g", []TopicPartition{orders}), "delete group": s.DeleteGroup(ctx, "g"),
+		"end transaction":    s.EndTransaction(ctx, "g", Producer{1, 0}, seglog.Commit, 0),
+		"leave":              s.LeaveGroup(ctx, "members", Member{ID: groups[1].Group}),
+		"partitions deleted": s.PartitionsDeleted(ctx, []TopicPartition{orders}),
+	} {
+		require.ErrorIs(t, err, seglog.ErrReadOnly, name)
+		require.ErrorIs(t, err, ErrNotCoordinator, name)
+	}
+	require.NoError(t, s.Close())
+	require.Equal(t, before, filesOf(t, h.path))
+	h.commit("g", orders, 5)
+	_, err = OpenReadOnly(h.dir, 0, quiet)
+	require.ErrorIs(t, err, seglog.ErrOption)
+}
+
+// filesOf is what is in the files of a directory.
+func filesOf(t *testing.T, path string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		files[p] = string(b)
+		return err
+	}))
+	return files
 }

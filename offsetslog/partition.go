@@ -89,7 +89,11 @@ const maxProblems = 20
 
 // load replays the log. Damage and what cannot be decoded is counted and passed over.
 func (p *partition) load(ctx context.Context) error {
-	log, err := p.store.dir.Partition(Topic, p.n)
+	log, err := p.store.logs.Partition(Topic, p.n)
+	if errors.Is(err, seglog.ErrNoPartition) {
+		p.loaded.Store(true)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -105,7 +109,7 @@ func (p *partition) load(ctx context.Context) error {
 			l.batch(b)
 		}
 	}
-	if end := log.Offsets(); end.Durable < end.End && p.store.opts.Sync != seglog.SyncNever {
+	if end := log.Offsets(); end.Durable < end.End && p.store.opts.Sync != seglog.SyncNever && p.store.dir != nil {
 		if err := log.Sync(); err != nil { // what is shown must not go in a crash
 			return err
 		}
@@ -117,7 +121,9 @@ func (p *partition) load(ctx context.Context) error {
 	}
 	p.mu.state, p.mu.undecodable, p.mu.damaged, p.mu.problems = l.state, l.undecodable, l.damaged, l.problems
 	p.log.Store(log)
-	p.beginSessionsLocked()
+	if p.store.dir != nil {
+		p.beginSessionsLocked()
+	}
 	p.loaded.Store(true)
 	return nil
 }
@@ -176,10 +182,13 @@ func (l *loader) control(b record.Batch, r *record.Record) {
 
 // writable returns the log, which is made if there is none. order must be held.
 func (p *partition) writable() (*seglog.Log, error) {
-	if log := p.log.Load(); log != nil {
+	if log := p.log.Load(); log != nil && p.store.dir != nil {
 		return log, nil
 	}
 	dir := p.store.dir
+	if dir == nil {
+		return nil, errReadOnly
+	}
 	log, err := dir.CreatePartition(Topic, p.n, &seglog.CreateOptions{TopicID: p.store.opts.TopicID})
 	if errors.Is(err, seglog.ErrPartitionExists) {
 		log, err = dir.Partition(Topic, p.n) // the try before has failed behind it

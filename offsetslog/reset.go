@@ -116,7 +116,7 @@ func (s *Store) Reset(ctx context.Context, r ResetRequest) ([]ResetRow, error) {
 	if r.To.find == nil {
 		return nil, fmt.Errorf("%w: no target", ErrInvalidRequest)
 	}
-	if err := s.mayReset(ctx, r.Group); err != nil {
+	if err := s.mayReset(ctx, &r); err != nil {
 		return nil, err
 	}
 	fetched, err := s.Fetch(ctx, FetchRequest{Group: r.Group, Partitions: r.Partitions})
@@ -143,14 +143,18 @@ func (s *Store) Reset(ctx context.Context, r ResetRequest) ([]ResetRow, error) {
 	return rows, err
 }
 
-func (s *Store) mayReset(ctx context.Context, id string) error {
-	p, err := s.group(ctx, Read, id)
+func (s *Store) mayReset(ctx context.Context, r *ResetRequest) error {
+	op := Describe
+	if r.Execute {
+		op = Read
+	}
+	p, err := s.group(ctx, op, r.Group)
 	if err != nil {
 		return err
 	}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if g := p.mu.groups[id]; g != nil && g.state() != Empty {
+	if g := p.mu.groups[r.Group]; g != nil && g.state() != Empty {
 		return fmt.Errorf("%w: its state is %s", ErrNonEmptyGroup, g.state())
 	}
 	return nil

@@ -119,7 +119,8 @@ func Configure(opts seglog.DirOptions) seglog.DirOptions {
 //
 // There must be one Store for a Dir.
 type Store struct {
-	dir        *seglog.Dir
+	logs       Logs
+	dir        *seglog.Dir // the same; nil if nothing may be changed
 	opts       Options
 	partitions []*partition
 
@@ -139,7 +140,7 @@ func Open(dir *seglog.Dir, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open offsets: %w", err)
 	}
-	s := &Store{dir: dir, opts: opts}
+	s := &Store{logs: dir, dir: dir, opts: opts}
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("open offsets: %w", err)
 	}
@@ -185,6 +186,38 @@ func (s *Store) open() error {
 	}
 	return nil
 }
+
+// Logs is where a Store finds logs: those of its own topic, and those that offsets are
+// about. Of a partition that there is not it returns seglog.ErrNoPartition. A
+// *seglog.Dir is one.
+type Logs interface {
+	Partition(topic string, n int32) (*seglog.Log, error)
+}
+
+// OpenReadOnly opens a store that shows what is in logs, and changes nothing: for a look
+// beside a running broker, or another process, at logs that were opened with
+// seglog.Options.ReadOnly. What would change something is refused with an error that
+// matches ErrNotCoordinator and seglog.ErrReadOnly. Members are shown as they were
+// written down; whether they are there nobody knows.
+//
+// Each partition is as it was when it was loaded. There are as many as are told, since
+// some may be elsewhere. The logs are not closed by the Store.
+func OpenReadOnly(logs Logs, partitions int32, opts Options) (*Store, error) {
+	opts, err := opts.withDefaults()
+	if err == nil && partitions < 1 {
+		err = &seglog.OptionError{Field: "partitions", Value: fmt.Sprint(partitions), Want: "1 or above"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open offsets: %w", err)
+	}
+	s := &Store{logs: logs, opts: opts, stop: func() {}}
+	for i := range partitions {
+		s.partitions = append(s.partitions, newPartition(s, i, true))
+	}
+	return s, nil
+}
+
+var errReadOnly = fmt.Errorf("%w: %w", ErrNotCoordinator, seglog.ErrReadOnly)
 
 // Close ends what the Store does on its own. Who waits in JoinGroup or SyncGroup gets
 // ErrNotAvailable, and so do later calls. Nothing needs to be written for a quick start,
@@ -251,6 +284,9 @@ func (s *Store) Stats() Stats {
 func (s *Store) group(ctx context.Context, op Operation, group string) (*partition, error) {
 	if len(group) > maxString {
 		return nil, ErrInvalidGroupID
+	}
+	if s.dir == nil && op != Describe {
+		return nil, errReadOnly
 	}
 	if s.opts.Authorize != nil {
 		if err := s.opts.Authorize(op, group); err != nil {
