@@ -2,6 +2,7 @@ package offsetslog
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strconv"
 )
 
@@ -108,6 +109,18 @@ func viewKey(b []byte) (k keyView, err error) {
 	return k, r.end()
 }
 
+// String tells the type and what it is about.
+func (k Key) String() string {
+	switch {
+	case k.Type.IsOffset():
+		return fmt.Sprintf("type %d: group %q, %s", k.Type, k.Group, k.TopicPartition)
+	case k.Type.hasMember():
+		return fmt.Sprintf("type %d: group %q, member %q", k.Type, k.Group, k.Member)
+	default:
+		return fmt.Sprintf("type %d: group %q", k.Type, k.Group)
+	}
+}
+
 // Append appends the encoded key to dst. Its strings must not be longer than 32767
 // bytes.
 func (k Key) Append(dst []byte) []byte {
@@ -125,7 +138,7 @@ func (k Key) Append(dst []byte) []byte {
 
 // PartitionFor is the partition of __consumer_offsets that a group's records lie in:
 // the hash that Java's String has, of UTF-16 code units, without its sign, modulo the
-// number of partitions. (GroupCoordinatorService.partitionFor, Utils.abs)
+// number of partitions, which must be above 0. (GroupCoordinatorService.partitionFor, Utils.abs)
 func PartitionFor(group string, partitions int32) int32 {
 	var h int32
 	for _, c := range group {

@@ -368,7 +368,7 @@ func filesOf(t *testing.T, path string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	require.NoError(t, filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+		if err != nil || e.IsDir() || filepath.Ext(p) == ".lock" {
 			return err
 		}
 		b, err := os.ReadFile(p)
