@@ -120,6 +120,7 @@ func TestSummarizeNeedsOnlyTheHeader(t *testing.T) {
 			Magic: int8(b[magicPos]), Size: len(b),
 			BaseOffset: g.head.BaseOffset, LastOffset: g.head.BaseOffset + int64(g.head.LastOffsetDelta),
 			MaxTimestamp: g.head.MaxTimestamp, LeaderEpoch: g.head.LeaderEpoch, ProducerID: g.head.ProducerID,
+			Transactional: g.head.Attributes.Transactional(),
 		}, s, g.name)
 		for cut := range head {
 			_, err := Summarize(b[:cut])
