@@ -33,6 +33,7 @@ var floors = map[string][]string{
 	"": {"segment", "record", "index", "timeindex", "internal/vfs", "internal/layout", "internal/checkpoint",
 		"internal/txnindex", "internal/producerstate", "internal/leaderepoch", "compaction"},
 	"offsetslog": {"", "record"},
+	"consumer":   {"", "offsetslog", "record"},
 	"logtest":    {"", "internal/vfs", "internal/vfs/crashfs", "internal/vfs/faultfs"},
 }
 

@@ -1,0 +1,2 @@
+// Package consumer reads the partitions of a seglog.Dir.
+package consumer
