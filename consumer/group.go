@@ -30,7 +30,8 @@ type membership struct {
 	cancelJoin context.CancelFunc
 	// joined is what the group has assigned, until Poll takes it.
 	joined *joined
-	// fatal is what a join has ended with.
+	// fatal is what a join has ended with. A member whose place another has taken does not
+	// take it back.
 	fatal error
 	// counts are the partitions that the leader has assigned; nil for others.
 	counts map[string]int32
@@ -127,7 +128,9 @@ func (c *Consumer) updateGroup(ctx context.Context) error {
 			c.commitFailed(c.giveUp(ctx))
 		case g.fatal != nil:
 			err := g.fatal
-			g.fatal = nil
+			if !errors.Is(err, offsetslog.ErrFencedInstance) {
+				g.fatal = nil // and the next Poll tries again
+			}
 			c.mu.Unlock()
 			return err
 		case g.rejoin:

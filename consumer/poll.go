@@ -141,6 +141,9 @@ func (c *Consumer) yieldBatch(f fetched, yield func(Record, error) bool) (bool, 
 		if i < len(f.records)-1 {
 			one.to = place{rec.Offset + 1, -1}
 		}
+		if !c.holds(f) {
+			return true, nil
+		}
 		var d delivery
 		if tracked { // it is in flight from now on, whatever the loop does
 			b, ok, err := c.accept(one)
@@ -150,8 +153,6 @@ func (c *Consumer) yieldBatch(f fetched, yield func(Record, error) bool) (bool, 
 			d = b.delivery
 		}
 		switch {
-		case !tracked && !c.holds(f):
-			return true, nil
 		case !yield(Record{f.p.TopicPartition, rec, d}, nil):
 			return false, nil
 		case !tracked && !c.move(one):

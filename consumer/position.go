@@ -233,12 +233,14 @@ func target(log *seglog.Log, r OffsetReset, isolation seglog.Isolation) int64 {
 
 // truncated compares the epoch of the last record read with those of the log, as a
 // consumer of Kafka has the broker do (KIP-320), and returns the end of what they share.
+// A log that merely ends below the place says nothing of where it was cut: it may be
+// another, with other records from its start on. There the place is out of range.
 func truncated(log *seglog.Log, at place) (divergent int64, cut bool) {
 	if at.epoch < 0 {
 		return 0, false
 	}
 	shared := log.EndOffsetForEpoch(at.epoch)
-	return shared.EndOffset, shared.Epoch >= 0 && shared.EndOffset < at.position
+	return shared.EndOffset, shared.Epoch >= 0 && shared.EndOffset < at.position && shared.EndOffset < log.Offsets().End
 }
 
 // reset sets the place as Options.OffsetReset says, because of cause.
