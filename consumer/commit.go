@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seglog/seglog/offsetslog"
@@ -131,15 +132,19 @@ func (c *Consumer) sendRetrying(ctx context.Context, r *commit) error {
 		ctx, cancel = context.WithTimeout(ctx, c.opts.APITimeout)
 		defer cancel()
 	}
+	var last error // what has kept it from succeeding
 	for {
 		result, err := c.send(ctx, r)
 		if err == nil {
 			err = result.of(r)
 		}
 		if !retriable(err) {
+			if last != nil && ctx.Err() != nil {
+				return fmt.Errorf("%w, after %w", err, last)
+			}
 			return err
 		}
-		if c.wait(ctx, c.opts.RetryBackoff) != nil {
+		if last = err; c.wait(ctx, c.opts.RetryBackoff) != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/logtest"
 	"github.com/seglog/seglog/offsetslog"
 )
 
@@ -24,14 +25,14 @@ var quiet = offsetslog.Options{RetentionCheckInterval: -1, InitialRebalanceDelay
 // house is a Dir with topics, and who keeps the offsets of their consumers.
 type house struct {
 	t     *testing.T
-	path  string
+	disk  *logtest.Disk
 	dir   *seglog.Dir
 	store *offsetslog.Store
 }
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	h := &house{t: t, path: t.TempDir()}
+	h := &house{t: t, disk: logtest.NewDisk(logtest.DiskOptions{})}
 	h.open()
 	t.Cleanup(h.close)
 	return h
@@ -39,9 +40,8 @@ func newHouse(t *testing.T) *house {
 
 // turned runs a test on a clock that it turns itself.
 func turned(t *testing.T, test func(*testing.T, *house)) {
-	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{t: t, path: path}
+		h := &house{t: t, disk: logtest.NewDisk(logtest.DiskOptions{})}
 		h.open()
 		t.Cleanup(h.close)
 		test(t, h)
@@ -51,7 +51,7 @@ func turned(t *testing.T, test func(*testing.T, *house)) {
 func (h *house) open() {
 	h.t.Helper()
 	var err error
-	h.dir, err = seglog.OpenDir(h.path, offsetslog.Configure(seglog.DirOptions{ManualMaintenance: true}))
+	h.dir, err = seglog.OpenDir("dir", offsetslog.Configure(seglog.DirOptions{ManualMaintenance: true, FS: h.disk.FS(), Log: seglog.Options{SegmentIndexBytes: 64 << 10}}))
 	require.NoError(h.t, err)
 	h.store, err = offsetslog.Open(h.dir, quiet)
 	require.NoError(h.t, err)
@@ -244,3 +244,14 @@ func (f *faulty) fail(commit func(offsetslog.CommitRequest) (bool, error)) {
 }
 
 func of(topic string, partition int32) tp { return tp{Topic: topic, Partition: partition} }
+
+// commitLost has the answers to the first two commits lost. What the caller sees may be
+// tried again.
+func commitLost(n *int) func(offsetslog.CommitRequest) (bool, error) {
+	return func(offsetslog.CommitRequest) (bool, error) {
+		if *n++; *n <= 1 {
+			return true, offsetslog.ErrNotAvailable
+		}
+		return false, nil
+	}
+}

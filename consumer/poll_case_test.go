@@ -54,7 +54,7 @@ func TestPollReturnsRecordsToKeep(t *testing.T) {
 		t.Run(codec.String(), func(t *testing.T) {
 			h := newHouse(t)
 			h.close()
-			log, err := seglog.Open(h.path+"/compressed-0", seglog.Options{Compression: codec, Sync: seglog.SyncNever})
+			log, err := seglog.Open("dir/compressed-0", seglog.Options{Compression: codec, Sync: seglog.SyncNever, FS: h.disk.FS()})
 			require.NoError(t, err)
 			for i := range 100 {
 				var records []seglog.Record
