@@ -128,6 +128,7 @@ func TestMembersShareTheWork(t *testing.T) {
 		var d1, d2 diary
 		c1 := h.subscribed(Options{OffsetReset: Earliest, MaxPollRecords: 1, Listener: d1.listener()}, "orders")
 		stop1 := run(t, c1, count)
+		sleep(time.Second)
 		write(0, 50)
 		c2 := h.subscribed(Options{OffsetReset: Earliest, MaxPollRecords: 1, Listener: d2.listener()}, "orders")
 		stop2 := run(t, c2, count)
@@ -295,8 +296,8 @@ func TestNewPartitionsAreFound(t *testing.T) {
 		h.topic("late", 2)
 		sleep(6 * time.Minute)
 		require.Equal(t, []tp{of("late", 0), of("late", 1)}, c.Assignment())
-		require.NoError(t, c.Subscribe("orders"))
 		h.topic("orders", 1)
+		require.NoError(t, c.Subscribe("orders"))
 		sleep(time.Second)
 		require.Equal(t, []tp{orders}, c.Assignment(), "another subscription")
 	})

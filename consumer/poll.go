@@ -21,6 +21,9 @@ type Batch struct {
 	// is known, beyond whatever lies between. It is what to commit when all of them are
 	// done.
 	Next int64
+	// LeaderEpoch is that of the last record, for who keeps the position elsewhere: see
+	// SeekToEpoch. -1 if it is not known.
+	LeaderEpoch int32
 
 	delivery
 }
@@ -316,7 +319,7 @@ func (c *Consumer) accept(f fetched) (b Batch, ok bool, err error) {
 		return b, false, &PartitionError{p.TopicPartition, f.from.position, err}
 	}
 	p.place = f.to
-	return Batch{p.TopicPartition, f.records, f.to.position, delivery{c, p.safe, p.generation}}, true, nil
+	return Batch{p.TopicPartition, f.records, f.to.position, f.to.epoch, delivery{c, p.safe, p.generation}}, true, nil
 }
 
 func (f *fetched) registerLocked() error {

@@ -23,10 +23,16 @@ func (p *partition) setLocked(to place) {
 // were delivered before can no longer be completed. An offset that the log does not hold
 // is dealt with in Poll, as Options.OffsetReset says.
 func (c *Consumer) Seek(tp offsetslog.TopicPartition, offset int64) error {
+	return c.SeekToEpoch(tp, offset, -1)
+}
+
+// SeekToEpoch is Seek with the leader epoch of the record before, from a Batch, by which
+// Poll notices that the log was truncated below the position since (KIP-320).
+func (c *Consumer) SeekToEpoch(tp offsetslog.TopicPartition, offset int64, leaderEpoch int32) error {
 	if offset < 0 {
 		return &PartitionError{tp, offset, offsetslog.ErrInvalidRequest}
 	}
-	return c.each([]offsetslog.TopicPartition{tp}, func(p *partition) { p.setLocked(place{offset, -1}) })
+	return c.each([]offsetslog.TopicPartition{tp}, func(p *partition) { p.setLocked(place{offset, leaderEpoch}) })
 }
 
 // SeekToBeginning sets the positions of partitions to the starts of their logs. It is done
