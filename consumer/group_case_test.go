@@ -235,6 +235,25 @@ func TestCommitOfAFormerGenerationIsRefused(t *testing.T) {
 	})
 }
 
+func TestPartitionsAreLostWhenTheLastCommitSaysSo(t *testing.T) {
+	turned(t, func(t *testing.T, h *house) {
+		h.writeN(orders, 0, 3)
+		var d diary
+		var failed []error
+		c := h.subscribed(Options{OffsetReset: Earliest, Listener: d.listener(), Events: Events{CommitFailed: func(err error) { failed = append(failed, err) }}}, "orders")
+		defer h.closeConsumer(c)
+		mustPoll(t, c)
+		m, _ := c.Member()
+		require.NoError(t, h.store.LeaveGroup(ctx, "g", m))
+		require.NoError(t, c.Subscribe("orders", "more"))
+		d.take()
+		require.Len(t, values(mustPoll(t, c)), 3)
+		require.Equal(t, []string{"lost [orders-0]", "assigned [orders-0]"}, d.take())
+		require.Len(t, failed, 1)
+		require.ErrorIs(t, failed[0], offsetslog.ErrUnknownMember)
+	})
+}
+
 func TestCommitDuringARebalanceSaysSo(t *testing.T) {
 	turned(t, func(t *testing.T, h *house) {
 		h.topic("orders", 2)

@@ -214,6 +214,8 @@ type faulty struct {
 	// commit is asked about each commit: its error is the answer, and after says that the
 	// commit was done all the same.
 	commit func(r offsetslog.CommitRequest) (after bool, err error)
+	// fetch is called within each Fetch.
+	fetch func()
 	// commits are those that were asked for.
 	commits []offsetslog.CommitRequest
 }
@@ -234,6 +236,13 @@ func (f *faulty) Commit(ctx context.Context, r offsetslog.CommitRequest) error {
 		}
 	}
 	return f.Store.Commit(ctx, r)
+}
+
+func (f *faulty) Fetch(ctx context.Context, r offsetslog.FetchRequest) ([]offsetslog.Fetched, error) {
+	if f.fetch != nil {
+		f.fetch()
+	}
+	return f.Store.Fetch(ctx, r)
 }
 
 // fail sets what happens to commits from now on.

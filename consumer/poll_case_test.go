@@ -192,6 +192,16 @@ func TestSeekEndsAPollThatWaits(t *testing.T) {
 	})
 }
 
+func TestSeekCountsMoreThanWhatIsBeingFetched(t *testing.T) {
+	h := newHouse(t)
+	h.writeN(orders, 0, 5)
+	f := &faulty{Store: h.store}
+	c := h.assigned(h.grouped(Options{OffsetReset: Earliest, Coordinator: f}), orders)
+	defer h.closeConsumer(c)
+	f.fetch = func() { require.NoError(t, c.Seek(orders, 3)) }
+	require.Equal(t, []string{"3", "4"}, values(mustPoll(t, c)))
+}
+
 func TestOffsetResetSaysWhereToBegin(t *testing.T) {
 	h := newHouse(t)
 	h.writeN(orders, 0, 5)
