@@ -43,6 +43,6 @@
 // Poll and Records are for one goroutine at a time; they call the Listener. All other
 // methods may be called from any, also while a Poll waits. Heartbeats and asynchronous
 // commits are sent by goroutines of the consumer, which end with Close. Lock order:
-// turn, sending, mu; no method of a log or of the coordinator is called under mu, but
-// for Dir.Partitions.
+// turn, sending, mu, and behind them that of a SafePosition. Under mu no method of a log
+// or of the coordinator is called, and of the Dir only Partitions.
 package consumer

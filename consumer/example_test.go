@@ -89,7 +89,7 @@ func ExampleBatch_Complete() {
 		panic(err)
 	}
 	defer os.RemoveAll(path)
-	dir, err := seglog.OpenDir(path, seglog.DirOptions{})
+	dir, err := seglog.OpenDir(path, offsetslog.Configure(seglog.DirOptions{}))
 	if err != nil {
 		panic(err)
 	}

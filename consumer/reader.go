@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/seglog/seglog"
 	"github.com/seglog/seglog/record"
@@ -24,6 +25,8 @@ type reader struct {
 	have  bool
 	ready bool // the present record of it has not been returned yet
 	place
+
+	lately int // how many records the last read has returned: the next is like it
 }
 
 // place is a position, and the leader epoch of what was read before it; -1 if it is not
@@ -56,6 +59,7 @@ func (r *reader) close() {
 // The records belong to the caller. With an error come those before it.
 func (r *reader) read(most, bytes int) (records []seglog.Record, err error) {
 	var room []byte
+	defer func() { r.lately = len(records) }()
 	for {
 		switch ok, err := r.advance(); {
 		case err != nil:
@@ -65,6 +69,9 @@ func (r *reader) read(most, bytes int) (records []seglog.Record, err error) {
 			return records, nil
 		}
 		rec := r.it.Record()
+		if len(records) == cap(records) {
+			records = slices.Grow(records, min(most-len(records), max(1, len(records), r.lately)))
+		}
 		var c seglog.Record
 		c, room = keep(rec, room)
 		records = append(records, c)
