@@ -195,8 +195,11 @@ func (l *Log) publishTruncated(keep []*segment.Segment, offset, lowest int64) {
 	})
 }
 
-// reactivate makes a sealed segment the one that is appended to.
+// reactivate makes a sealed segment the one that is appended to. It is no longer one
+// that waits to be trimmed: a flush would find it writable, take it for done, and not
+// come back when it is sealed again.
 func (l *Log) reactivate(s *segment.Segment) error {
+	l.append.sealed = slices.DeleteFunc(l.append.sealed, func(other *segment.Segment) bool { return other == s })
 	l.drawJitterLocked()
 	return s.Reactivate()
 }
