@@ -143,12 +143,17 @@ func topicProperties() map[string]property {
 		"compression.zstd.level": level(record.Zstd, 3, func(n int64) bool { return n >= -131072 && n <= 22 }, "-131072 to 22"),
 		"message.timestamp.type": {apply: timestampType},
 
-		"delete.retention.ms": inert(whole(0, math.MaxInt64, nil), inertCompaction),
-		"min.compaction.lag.ms": inert(whole(0, math.MaxInt64, func(s *topicSettings, n int64) { s.minLag = n }),
-			inertCompaction),
-		"max.compaction.lag.ms": inert(whole(1, math.MaxInt64, func(s *topicSettings, n int64) { s.maxLag = n }),
-			inertCompaction),
-		"min.cleanable.dirty.ratio": inert(property{apply: ratio}, inertCompaction),
+		"delete.retention.ms": millis(0, func(s *topicSettings, d time.Duration) { s.DeleteRetention = d; setDefault(&s.DeleteRetention, -1) }),
+		"min.compaction.lag.ms": whole(0, math.MaxInt64, func(s *topicSettings, n int64) {
+			s.minLag, s.MinCompactionLag = n, durationOf(n)
+		}),
+		"max.compaction.lag.ms": whole(1, math.MaxInt64, func(s *topicSettings, n int64) {
+			s.maxLag, s.MaxCompactionLag = n, durationOf(n)
+			if n == math.MaxInt64 {
+				s.MaxCompactionLag = 0
+			}
+		}),
+		"min.cleanable.dirty.ratio": {apply: ratio},
 
 		"message.timestamp.before.max.ms":     timestampLimit(func(s *topicSettings, d *time.Duration) { s.before = d }),
 		"message.timestamp.after.max.ms":      timestampLimit(func(s *topicSettings, d *time.Duration) { s.after = d }),
@@ -171,7 +176,7 @@ func topicProperties() map[string]property {
 }
 
 const (
-	inertCompaction  = "it is for compaction, which is not run here"
+	inertCompaction  = "it is for the loop of the cleaner, which a Dir does not run: see Cleaner"
 	inertReplication = "nothing is replicated here"
 	inertRemote      = "there is no remote storage: all that is kept is local, and retention.ms and retention.bytes rule it"
 )
@@ -284,9 +289,14 @@ func cleanupPolicy(s *topicSettings, value string) (string, bool) {
 	return "", true
 }
 
-func ratio(_ *topicSettings, value string) (string, bool) {
+func ratio(s *topicSettings, value string) (string, bool) {
 	f, err := strconv.ParseFloat(value, 64)
-	return "0 to 1", err == nil && f >= 0 && f <= 1
+	if err != nil || !(f >= 0 && f <= 1) {
+		return "0 to 1", false
+	}
+	s.MinCleanableDirtyRatio = f
+	setDefault(&s.MinCleanableDirtyRatio, -1) // 0 is the default of Options
+	return "", true
 }
 
 func boolean(_ *topicSettings, value string) (string, bool) {

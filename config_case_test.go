@@ -52,8 +52,13 @@ func TestTopicPropertiesAreAppliedWithKafkasMeanings(t *testing.T) {
 		{"compression.gzip.level", "9", seglog.Options{}},
 		{"message.timestamp.type", "LogAppendTime", seglog.Options{TimestampType: record.LogAppendTime}},
 		{"preallocate", "TRUE", seglog.Options{}},
-		{"delete.retention.ms", "0", seglog.Options{}},
-		{"min.cleanable.dirty.ratio", "0.5", seglog.Options{}},
+		{"delete.retention.ms", "0", seglog.Options{DeleteRetention: -1}},
+		{"delete.retention.ms", "1000", seglog.Options{DeleteRetention: time.Second}},
+		{"min.compaction.lag.ms", "1000", seglog.Options{MinCompactionLag: time.Second}},
+		{"max.compaction.lag.ms", "1000", seglog.Options{MaxCompactionLag: time.Second}},
+		{"max.compaction.lag.ms", "9223372036854775807", seglog.Options{}},
+		{"min.cleanable.dirty.ratio", "0", seglog.Options{MinCleanableDirtyRatio: -1}},
+		{"min.cleanable.dirty.ratio", "0.5", seglog.Options{MinCleanableDirtyRatio: 0.5}},
 		{"remote.storage.enable", "false", seglog.Options{}},
 	}
 	for _, tt := range tests {

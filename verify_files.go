@@ -78,9 +78,15 @@ func (v *verification) measure(jobs []*segmentCheck) error {
 	return nil
 }
 
-// cleaned is up to where a broker's cleaner has been in this log: below, missing
-// offsets are its work.
+// cleaned is up to where compaction has been in this log, ours or a broker's: below,
+// missing offsets are its work.
 func (v *verification) cleaned() int64 {
+	files := checkpoint.StateFiles{FS: v.opts.FS, Dir: v.dir}
+	state, _ := files.Read() // not there, or damaged: then it is not known
+	return max(state.FirstDirty, v.cleanedByBroker())
+}
+
+func (v *verification) cleanedByBroker() int64 {
 	dir, err := layout.ParseDir(filepath.Base(v.dir))
 	if err != nil {
 		return 0
