@@ -159,6 +159,7 @@ func (c *compactable) requireContent(t testing.TB, l *seglog.Log, what string) {
 // K111, row 337: the power goes out, or the process is killed, before every step of a
 // compaction.
 func TestACompactionSurvivesAPowerCut(t *testing.T) {
+	t.Parallel()
 	c := newCompactable(t)
 	l, err := seglog.Open("log", c.opts)
 	require.NoError(t, err)
@@ -179,6 +180,7 @@ func TestACompactionSurvivesAPowerCut(t *testing.T) {
 
 // Every call to the file system of a compaction fails once, in every way it can.
 func TestACompactionSurvivesEveryFault(t *testing.T) {
+	t.Parallel()
 	c := newCompactable(t)
 	n := 0
 	// One pass each, or there would be a thousand calls more.

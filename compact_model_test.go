@@ -308,6 +308,7 @@ func (m *compactModel) checkClean(first int64) {
 // committed record of each key is there, under its offset; no older one is the last
 // again; no tombstone goes before its time.
 func TestCompactionKeepsWhatAPlainModelKeeps(t *testing.T) {
+	t.Parallel()
 	codecs := []record.Codec{record.None, record.Gzip, record.Snappy, record.LZ4, record.Zstd}
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "log")

@@ -14,6 +14,7 @@ import (
 )
 
 func TestTheLatestRecordOfAKeyIsFound(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		opts := compacted
 		opts.SegmentBytes = 700
