@@ -127,9 +127,11 @@ func (c *Consumer) Subscribe(topics ...string) error {
 
 // Assign gives the consumer these partitions, and no others, without the help of a group;
 // nothing keeps another from reading them, too. Those it had before go on where they
-// are, and those that go are committed first, unless Options.ManualCommit is set.
+// are, and those that go are committed first, unless Options.ManualCommit is set; a failure
+// of that is told to Events.CommitFailed. The error is ErrMode, ErrClosed or that of ctx,
+// and then nothing has changed.
 func (c *Consumer) Assign(ctx context.Context, partitions ...offsetslog.TopicPartition) error {
-	var going map[*partition]bool
+	going := map[*partition]bool{}
 	c.mu.Lock()
 	switch {
 	case c.mu.closed:
@@ -139,16 +141,13 @@ func (c *Consumer) Assign(ctx context.Context, partitions ...offsetslog.TopicPar
 		c.mu.Unlock()
 		return ErrMode
 	}
-	going = map[*partition]bool{}
 	for tp, p := range c.mu.assigned {
 		if !slices.Contains(partitions, tp) {
 			going[p] = true
 		}
 	}
 	c.mu.Unlock()
-	if err := c.commitGoing(ctx, going); err != nil {
-		return err
-	}
+	c.commitFailed(c.commitGoing(ctx, going))
 	if err := c.take(ctx, c.sending); err != nil {
 		return err
 	}
@@ -255,6 +254,7 @@ func (c *Consumer) Close() error {
 	ctx, cancel := context.WithTimeout(c.life, c.opts.APITimeout)
 	defer cancel()
 	err := c.leave(ctx)
+	c.closeRetired()
 	if drained := c.drain(ctx); err == nil {
 		err = drained
 	}

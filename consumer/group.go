@@ -33,7 +33,8 @@ type membership struct {
 	// fatal is what a join has ended with. A member whose place another has taken does not
 	// take it back.
 	fatal error
-	// counts are the partitions that the leader has assigned; nil for others.
+	// counts is how many partitions the topics of the group had when the leader assigned
+	// them; nil for others.
 	counts map[string]int32
 	// refreshAt is when the leader looks at them again.
 	refreshAt time.Time
@@ -135,6 +136,7 @@ func (c *Consumer) updateGroup(ctx context.Context) error {
 			return err
 		case g.rejoin:
 			g.rejoin, g.lost = false, false
+			g.member.Generation = -1 // what is still said of the last one does not matter
 			g.silenceLocked()
 			g.joining = make(chan struct{})
 			var join context.Context
@@ -284,14 +286,15 @@ func (c *Consumer) joinOnce(ctx context.Context) (r offsetslog.JoinResult, parti
 	c.mu.group.member.ID = r.ID // so that it can join again, or leave
 	c.mu.Unlock()
 	sync := offsetslog.SyncRequest{Group: c.opts.Group, Member: r.Member}
-	counts := map[string]int32(nil)
+	var counts map[string]int32
 	if r.IsLeader() {
-		counts = partitionCounts(c.dir)
+		all := partitionCounts(c.dir)
 		if !r.SkipAssignment {
-			if sync.Assignments, err = r.Assign(c.assignor(r.Protocol), counts); err != nil {
+			if sync.Assignments, err = r.Assign(c.assignor(r.Protocol), all); err != nil {
 				return r, nil, err
 			}
 		}
+		counts = countsOfGroup(r.Members, all)
 	}
 	encoded, err := c.opts.Coordinator.SyncGroup(ctx, sync)
 	if err != nil || len(encoded) == 0 {
@@ -320,6 +323,21 @@ func partitionCounts(dir *seglog.Dir) map[string]int32 {
 	return counts
 }
 
+// countsOfGroup are those of the topics that a member is subscribed to, there or not.
+func countsOfGroup(members []offsetslog.JoinedMember, all map[string]int32) map[string]int32 {
+	counts := map[string]int32{}
+	for _, m := range members {
+		s, err := offsetslog.ParseSubscription(m.Metadata)
+		if err != nil {
+			continue // Assign has said so
+		}
+		for _, topic := range s.Topics {
+			counts[topic] = all[topic]
+		}
+	}
+	return counts
+}
+
 // refreshTopicsLocked has a leader join again when there are other partitions than it has
 // assigned.
 func (c *Consumer) refreshTopicsLocked() {
@@ -328,9 +346,9 @@ func (c *Consumer) refreshTopicsLocked() {
 		return
 	}
 	g.refreshAt = time.Now().Add(c.opts.TopicRefresh)
-	counts := partitionCounts(c.dir)
-	for _, topic := range c.mu.topics {
-		g.rejoin = g.rejoin || counts[topic] != g.counts[topic]
+	all := partitionCounts(c.dir)
+	for topic, n := range g.counts {
+		g.rejoin = g.rejoin || all[topic] != n
 	}
 }
 

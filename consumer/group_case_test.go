@@ -322,6 +322,24 @@ func TestNewPartitionsAreFound(t *testing.T) {
 	})
 }
 
+func TestLeaderLooksAfterTheTopicsOfOthers(t *testing.T) {
+	turned(t, func(t *testing.T, h *house) {
+		leader := h.subscribed(earliest, "orders")
+		defer h.closeConsumer(leader)
+		stop := run(t, leader, nil)
+		defer stop()
+		sleep(time.Second)
+		other := h.subscribed(earliest, "late")
+		defer h.closeConsumer(other)
+		stopOther := run(t, other, nil)
+		defer stopOther()
+		sleep(10 * time.Second)
+		h.topic("late", 1)
+		sleep(6 * time.Minute)
+		require.Equal(t, []tp{of("late", 0)}, other.Assignment())
+	})
+}
+
 func TestSubscribeAndAssignExcludeEachOther(t *testing.T) {
 	h := newHouse(t)
 	h.write(orders, "a")

@@ -155,8 +155,10 @@ func (c *Consumer) yieldBatch(f fetched, yield func(Record, error) bool) (bool, 
 			}
 			d = b.delivery
 		}
+		goesOn := yield(Record{f.p.TopicPartition, rec, d}, nil)
+		c.touch()
 		switch {
-		case !yield(Record{f.p.TopicPartition, rec, d}, nil):
+		case !goesOn:
 			return false, nil
 		case !tracked && !c.move(one):
 			return true, nil
@@ -348,7 +350,6 @@ func (c *Consumer) holds(f fetched) bool {
 
 // move moves a partition behind a record that was delivered, unless it was sought.
 func (c *Consumer) move(f fetched) bool {
-	c.touch()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.p.seeks != f.seeks {
