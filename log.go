@@ -104,6 +104,7 @@ type Log struct {
 	durableBytes atomic.Int64 // of them, on disk; written under sync
 	pointBytes   int64        // durableBytes when the recovery point was last to follow; under sync
 
+	holds      holds // its lock is taken last
 	arrivals   arrivals
 	background sync.WaitGroup // flushing after a roll and at intervals
 	stop       chan struct{}  // closed by Close

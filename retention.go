@@ -80,7 +80,7 @@ type RetentionResult struct {
 // that must stay. If all of them go a new, empty segment is begun; the log end
 // does not change. A segment counts as old as its newest record, or as its file
 // where records carry no timestamp: one record in the future keeps it, and all
-// behind it.
+// behind it. What a Hold keeps stays.
 //
 // A Dir calls it every 5 minutes, as Kafka does; for a log that was opened alone
 // nothing does.
@@ -116,14 +116,14 @@ func (l *Log) applyRetention(ctx context.Context, res *RetentionResult) error {
 		if err != nil {
 			return err
 		}
-		if err := l.retain(ctx, inExcess(total-l.opts.RetentionBytes), res); err != nil {
+		if err := l.retainUnlessHeld(ctx, inExcess(total-l.opts.RetentionBytes), res); err != nil {
 			return err
 		}
 	}
 	if l.opts.RetentionTime < 0 {
 		return nil
 	}
-	return l.retain(ctx, l.olderThan(l.opts.RetentionTime), res)
+	return l.retainUnlessHeld(ctx, l.olderThan(l.opts.RetentionTime), res)
 }
 
 // decider decides whether a segment goes; next is the one behind it, or nil.
@@ -154,6 +154,14 @@ func (l *Log) retain(ctx context.Context, decide decider, res *RetentionResult) 
 	res.Segments += removed.Segments
 	res.Bytes += removed.Bytes
 	return err
+}
+
+func (l *Log) retainUnlessHeld(ctx context.Context, decide decider, res *RetentionResult) error {
+	total, err := l.Size()
+	if err != nil {
+		return err
+	}
+	return l.retain(ctx, l.unlessHeld(total, decide), res)
 }
 
 // belowStart is the first of Kafka's three reasons to remove a segment.
