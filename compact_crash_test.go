@@ -121,7 +121,8 @@ func (c *compactable) requireLatest(t testing.TB, disk *logtest.Disk, what strin
 	require.NoError(t, err)
 	require.Empty(t, open, what)
 	rollLog(t, l)
-	require.NoError(t, c.compactTwice(l), what)
+	_, err = l.Compact(t.Context(), &seglog.CompactOptions{Full: true, Now: time.UnixMilli(1_020_000)})
+	require.NoError(t, err, what)
 	c.requireContent(t, l, what)
 	require.NoError(t, l.Close(), what)
 	report, err := seglog.Verify(t.Context(), "log", seglog.VerifyOptions{FS: disk.FS(), Jobs: 1})
@@ -206,6 +207,9 @@ func TestACompactionSurvivesEveryFault(t *testing.T) {
 		}
 		require.Zero(t, disk.Open()+disk.Mapped()+disk.Locked(), "%s", disk)
 		c.requireLatest(t, disk.Kill(), fmt.Sprintf("after %s", disk))
+		if n%4 > 0 { // a power cut on top of every fault takes long
+			continue
+		}
 		for state := range disk.States(1, uint64(n)) {
 			c.requireLatest(t, state, fmt.Sprintf("after %s, %s", disk, state))
 		}
