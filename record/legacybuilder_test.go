@@ -45,7 +45,7 @@ func TestALegacyWrapperIsWrappedAgain(t *testing.T) {
 				require.NoError(t, got.Verify(nil))
 				require.Equal(t, magic, got.Magic())
 				require.Equal(t, codec, got.Codec())
-				require.EqualValues(t, 1<<40, got.LastOffset())
+				require.EqualValues(t, int64(1<<40), got.LastOffset())
 				if magic == record.MagicV1 {
 					require.EqualValues(t, 100, got.MaxTimestamp())
 				}
