@@ -232,7 +232,13 @@ func TestTransactionsAreAsTheBrokerSawThem(t *testing.T) {
 	compare("without a sound snapshot", without, seglog.Options{})
 	kafkas := readFiles(t, dir, "*.txnindex")
 	compare("after a clean stop", dir, seglog.Options{})
-	require.Equal(t, kafkas, readFiles(t, dir, "*.txnindex"))
+	lists := readFiles(t, dir, "*.txnindex")
+	for name, list := range lists { // ours says of a segment, too, that it has none
+		if list == "" {
+			delete(lists, name)
+		}
+	}
+	require.Equal(t, kafkas, lists)
 
 	// Ours, in its log.
 	log, err := seglog.Open(dir, seglog.Options{SegmentBytes: 900, IndexIntervalBytes: 200})
