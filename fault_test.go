@@ -315,3 +315,22 @@ func TestWhatAFailedSyncLeftInMemoryIsWrittenAgainByTheNextOpen(t *testing.T) {
 		require.NoError(t, l.Close())
 	}
 }
+
+// A process that was killed between making the directory and syncing its parent leaves
+// a directory that the next one finds: what that one acknowledges must not go with it.
+func TestADirectoryThatSomeoneElseMadeIsOnDiskBeforeItsRecords(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	require.NoError(t, disk.FS().MkdirAll("log", 0o755))
+	opts := seglog.Options{FS: disk.FS()}
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(3, 0)...)
+	for state := range disk.States(20, 1) {
+		opts.FS = state.FS()
+		again, err := seglog.Open("log", opts)
+		require.NoError(t, err, "%s", state)
+		require.Len(t, readAll(t, again, 0), 3, "%s", state)
+		require.NoError(t, again.Close())
+	}
+	require.NoError(t, l.Close())
+}

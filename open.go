@@ -408,6 +408,11 @@ func (l *Log) begin() error {
 	if err != nil {
 		return err
 	}
+	// The name of the directory too: who made it may have been killed before it was on
+	// disk. A parent that may not be read was not made by us.
+	if err := l.opts.FS.SyncDir(filepath.Dir(l.dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return errors.Join(err, s.Retire())
+	}
 	l.set.Store(newSegmentSet([]*segment.Segment{s}))
 	if err := l.forgetProducers(base); err != nil {
 		return err
