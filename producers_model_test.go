@@ -294,6 +294,19 @@ func (m *producersModel) isTwice(b pBatch, base int64) bool {
 	})
 }
 
+// heardSince lists the times at which a producer was heard of from this batch on, one of
+// which is given for it: a snapshot says when its producer was last heard of, and not
+// when it sent what.
+func (m *producersModel) heardSince(b pBatch) []int64 {
+	times := []int64{b.timestamp}
+	for _, h := range m.history {
+		if h.pid == b.pid && h.base > b.base {
+			times = append(times, h.timestamp)
+		}
+	}
+	return append(times, m.timestamps[b.pid])
+}
+
 func (m *producersModel) records(b pBatch, n int) []seglog.Record {
 	list := make([]seglog.Record, n)
 	for i := range list {
@@ -339,8 +352,7 @@ func (m *producersModel) Append(t *rapid.T) {
 		if res.BaseOffset != duplicate.base && m.isTwice(b, res.BaseOffset) {
 			return
 		}
-		// A snapshot says when its producer was last heard of, and not when it sent this.
-		require.Contains(t, []int64{duplicate.timestamp, m.timestamps[b.pid]}, res.Timestamp)
+		require.Contains(t, m.heardSince(*duplicate), res.Timestamp)
 		require.Equal(t, seglog.AppendResult{BaseOffset: duplicate.base, LastOffset: duplicate.last, Timestamp: res.Timestamp, Duplicate: true}, res)
 		return
 	}
