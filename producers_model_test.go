@@ -553,7 +553,8 @@ func (m *producersModel) reloaded(t *rapid.T) {
 	m.known, m.certain, m.timestamps = map[int64]*pState{}, map[int64]int{}, map[int64]int64{}
 	for _, i := range infos {
 		for _, candidates := range possible {
-			if s := candidates[i.ID]; s != nil && s.info(i.ID) == i {
+			s, known := candidates[i.ID], m.known[i.ID]
+			if s != nil && s.info(i.ID) == i && (known == nil || len(known.batches) < len(s.batches)) {
 				m.known[i.ID] = s.clone()
 				m.certain[i.ID] = min(1, len(s.batches))
 			}

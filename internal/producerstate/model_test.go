@@ -203,7 +203,7 @@ func (m *model) reload(end int64) (from int64, damaged int) {
 		return end, 0
 	}
 	from = m.latest(m.start)
-	m.producers, m.completed = map[int64]modelProducer{}, nil
+	m.producers = map[int64]modelProducer{}
 	for ; from > m.start; from = m.latest(m.start) {
 		s := m.snapshots[from]
 		if !s.bad && !s.gone {
@@ -217,6 +217,7 @@ func (m *model) reload(end int64) (from int64, damaged int) {
 		delete(m.snapshots, from)
 	}
 	m.lastSnapshot = from
+	m.completed = slices.DeleteFunc(m.completed, func(t span) bool { return t.last >= from })
 	for _, b := range m.log {
 		if b.LastOffset >= from {
 			m.apply(b)
@@ -416,7 +417,7 @@ func (x *modelTest) truncate(t *rapid.T) {
 func (x *modelTest) restart(t *rapid.T) {
 	end := x.end
 	x.openManager(t)
-	x.pending = nil
+	x.pending, x.completed = nil, nil
 	for at, s := range x.snapshots {
 		if s.gone {
 			delete(x.snapshots, at)
