@@ -188,8 +188,9 @@ func (l *Log) settleEpochs(start, end int64) error {
 	if !l.opts.Replicated {
 		l.raiseEpoch()
 	}
-	l.epochs.TruncateFromEnd(end)
+	// In this order an empty log has no epochs, whether they were read or collected.
 	l.epochs.TruncateFromStart(start)
+	l.epochs.TruncateFromEnd(end)
 	l.raiseEpoch()
 	if l.opts.ReadOnly {
 		return nil
