@@ -21,7 +21,7 @@ func TestAppendsAndReadsGoOnBesideACompaction(t *testing.T) {
 	opts.SegmentBytes, opts.IndexIntervalBytes = 4000, 200
 	opts.MaxOpenSegments = 3
 	l := openLog(t, t.TempDir(), opts)
-	const rounds, keys = 60, 17
+	const rounds, keys = 20, 17
 	value := func(offset int64) string { return fmt.Sprintf("value %d of %s", offset, key(offset, keys)) }
 
 	var appended atomic.Int64 // all below it are in the log
