@@ -530,3 +530,30 @@ func TestAnIndexThatPointsNowhereIsNotBelieved(t *testing.T) {
 		})
 	}
 }
+
+// An index entry may name the first offset of its batch, as very old brokers made them:
+// it goes with the batch.
+func TestTruncatingWithinABatchRemovesAnEntryOfItsFirstOffset(t *testing.T) {
+	dir := t.TempDir()
+	opts := quick
+	l := openLog(t, dir, opts)
+	_, err := l.Append(many(3, 1000), nil)
+	require.NoError(t, err)
+	_, err = l.Roll()
+	require.NoError(t, err)
+	appendEach(t, l, many(3, 2000)...)
+	closeLog(t, l)
+	writeIndex(t, dir, 0, indexEntry{0, 0})
+	l = openLog(t, dir, opts)
+	_, err = l.Get(1)
+	require.NoError(t, err)
+	require.NoError(t, l.TruncateTo(2))
+	require.EqualValues(t, 2, l.Offsets().End)
+	appendEach(t, l, one(3000, "next"))
+	l = reopen(t, l, opts)
+	r, err := l.Get(2)
+	require.NoError(t, err)
+	require.Equal(t, "next", string(r.Value))
+	closeLog(t, l)
+	requireSound(t, dir)
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -307,4 +308,45 @@ func TestTheNewestTimestampIsAlwaysAPairThatExists(t *testing.T) {
 	}
 	done.Store(true)
 	readers.Wait()
+}
+
+// A time index that was cut between two entries, or is an older copy, looks whole. It
+// must neither hide records from look-ups by time nor make a segment look old.
+func TestATimeIndexThatLostItsEndChangesNoAnswer(t *testing.T) {
+	now := time.Now().UnixMilli()
+	old := now - (48 * time.Hour).Milliseconds()
+	opts := seglog.Options{IndexIntervalBytes: 300, RetentionTime: 24 * time.Hour, Sync: seglog.SyncNever}
+	sound := t.TempDir()
+	l := openLog(t, sound, opts)
+	times := make([]int64, 80)
+	for i := range times {
+		times[i] = old + int64(i)
+		if i >= 40 {
+			times[i] = now + int64(i)
+		}
+		appendEach(t, l, one(times[i], strings.Repeat("v", 100)))
+	}
+	_, err := l.Roll()
+	require.NoError(t, err)
+	appendEach(t, l, one(now+100, "active"))
+	closeLog(t, l)
+	entries := len(readFile(t, segmentFile(sound, 0, ".timeindex"))) / 12
+	require.Greater(t, entries, 10)
+	for kept := range entries {
+		for _, readOnly := range []bool{false, true} {
+			dir := copyDir(t, sound, t.TempDir())
+			require.NoError(t, os.Truncate(segmentFile(dir, 0, ".timeindex"), int64(12*kept)))
+			opts.ReadOnly = readOnly
+			l := openLog(t, dir, opts)
+			for i, timestamp := range times {
+				require.EqualValues(t, i, offsetForTime(t, l, timestamp), "%d entries kept", kept)
+			}
+			if !readOnly {
+				res, err := l.ApplyRetention(t.Context())
+				require.NoError(t, err)
+				require.Zero(t, res.Segments, "%d entries kept", kept)
+			}
+			closeLog(t, l)
+		}
+	}
 }

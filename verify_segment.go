@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/seglog/seglog/internal/layout"
@@ -30,6 +31,9 @@ type segmentCheck struct {
 	live   bool        // it is last, and a writer is at work
 	only   layout.Kind // if not Unknown, problems of other files are not told
 	alone  bool        // there is no log, just the index that only says
+
+	doubts     []Problem // damage that is to be found again before it is told
+	confirming bool      // nothing is told
 
 	// problems is closed when the rest has its final values.
 	problems chan Problem
@@ -77,6 +81,41 @@ func (v *verification) newSegmentCheck(base int64, suffix string) *segmentCheck 
 func (s *segmentCheck) run(ctx context.Context) {
 	defer close(s.problems)
 	s.ctx = ctx
+	s.attempt()
+	if err := s.confirm(); s.err == nil {
+		s.err = err
+	}
+}
+
+// confirm tells of the damage that was found beside a writer, if it is found once
+// more: the writer may have been about to change what was read, a word at a time.
+func (s *segmentCheck) confirm() error {
+	if len(s.doubts) == 0 {
+		return nil
+	}
+	again := s.v.newSegmentCheck(s.base, s.suffix)
+	again.last, again.live, again.only, again.alone = s.last, s.live, s.only, s.alone
+	again.ctx, again.confirming = s.ctx, true
+	again.attempt()
+	if again.err != nil {
+		return again.err
+	}
+	for _, p := range s.doubts {
+		same := func(q Problem) bool {
+			return q.Kind == p.Kind && q.File == p.File && q.Position == p.Position && q.Entry == p.Entry
+		}
+		if !slices.ContainsFunc(again.doubts, same) {
+			continue
+		}
+		if err := s.send(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attempt looks at the files once.
+func (s *segmentCheck) attempt() {
 	// Indexes first: a writer appends to the log before it adds an entry, so
 	// no entry seen now is about what is not in the log when it is opened.
 	if s.err = s.openIndexes(); s.err != nil {
@@ -249,6 +288,9 @@ func (s *segmentCheck) shortened(pos int64, err error) error {
 // advanced counts bytes for whoever watches.
 func (s *segmentCheck) advanced(n int64) {
 	const tellEvery = 1 << 20
+	if s.confirming {
+		return
+	}
 	if s.unsaid += n; s.unsaid >= tellEvery {
 		s.v.read(s.unsaid)
 		s.unsaid = 0
@@ -267,6 +309,17 @@ func (s *segmentCheck) tell(of layout.Kind, p Problem) error {
 	if s.only != layout.Unknown && s.only != of {
 		return nil
 	}
+	switch {
+	case p.Severity == Damage && s.v.writer:
+		s.doubts = append(s.doubts, p)
+		return nil
+	case s.confirming:
+		return nil
+	}
+	return s.send(p)
+}
+
+func (s *segmentCheck) send(p Problem) error {
 	select {
 	case s.problems <- p:
 		return nil

@@ -277,10 +277,26 @@ func (s *Segment) truncateLocked(offset int64) error {
 			return err
 		}
 	}
-	if err := errors.Join(s.open.index.TruncateTo(offset), s.open.time.TruncateTo(offset), s.truncateAborted(offset)); err != nil {
+	if err := errors.Join(s.truncateIndex(offset, pos), s.open.time.TruncateTo(offset), s.truncateAborted(offset)); err != nil {
 		return err
 	}
 	return s.findEndLocked()
+}
+
+// truncateIndex removes the entries about what is at or above offset, or at or behind
+// pos. An entry may name any offset of its batch: one below offset may be about a batch
+// that was cut off.
+func (s *Segment) truncateIndex(offset, pos int64) error {
+	for {
+		if err := s.open.index.TruncateTo(offset); err != nil {
+			return err
+		}
+		last, ok := s.open.index.Last()
+		if !ok || last.Position < pos {
+			return nil
+		}
+		offset = last.Offset
+	}
 }
 
 // heal makes the indexes of the active segment anew after someone has cut their

@@ -186,19 +186,53 @@ func (c *Scanner) SkipOlder(timestamp int64) error {
 // LargestTimestamp is the largest timestamp in the segment and the last offset
 // of the earliest batch that carries it; {-1, base} if no record has one. The
 // segment must be acquired. A sealed segment answers from the last entry of its
-// time index; without one its headers are scanned, once.
+// time index, and the headers of what lies behind it, lest the index lack its end;
+// without one all headers are scanned, once.
 func (s *Segment) LargestTimestamp(c *Scanner) (TimestampOffset, error) {
 	if newest, known := s.KnownNewest(); known {
 		return newest, nil
 	}
 	newest := TimestampOffset{-1, s.base}
-	if last, ok := s.lastTimeEntry(); ok {
+	last, ok := s.lastTimeEntry()
+	var err error
+	if ok {
 		newest = last
-	} else if err := s.scanNewest(c, 0, &newest); err != nil {
+		err = s.newestBehind(c, &newest)
+	} else {
+		err = s.scanNewest(c, 0, &newest)
+	}
+	if err != nil {
 		return newest, err
 	}
 	s.setNewest(newest)
 	return newest, nil
+}
+
+// newestBehind raises newest, the last entry of the time index, by what lies behind
+// it: nothing newer, but if the index lost entries at its end, which leaves one that
+// looks whole. In a segment whose timestamps rise that is a look at its last batches.
+func (s *Segment) newestBehind(c *Scanner, newest *TimestampOffset) error {
+	err := s.SeekOffset(c, newest.Offset)
+	for {
+		var h record.Summary
+		if err == nil {
+			h, err = c.Header()
+		}
+		switch {
+		case err == nil:
+			newest.raise(h.MaxTimestamp, h.LastOffset)
+			c.Advance()
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, ErrCorrupt):
+			err = c.SkipDamage() // for readers to find
+			if errors.Is(err, ErrCorrupt) {
+				return nil
+			}
+		default:
+			return err
+		}
+	}
 }
 
 // KnownNewest is what LargestTimestamp returns, if that is in memory; then the segment
