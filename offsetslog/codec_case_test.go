@@ -43,6 +43,10 @@ func TestKeyBytes(t *testing.T) {
 		{"consumer group", "0003 0001 67", Key{Type: ConsumerGroupKey, Group: "g"}},
 		{"consumer group member", "0005 0001 67 0001 6d", Key{Type: ConsumerGroupMemberKey, Group: "g", Member: "m"}},
 		{"share group state", "000f 0001 67", Key{Type: ShareGroupStateKey, Group: "g"}},
+		{"regular expression", "0010 0001 67 0002 2e2a", Key{Type: ConsumerGroupRegexKey, Group: "g", Regex: ".*"}},
+		{"streams group", "0011 0001 67", Key{Type: StreamsGroupKey, Group: "g"}},
+		{"streams group member", "0016 0001 67 0001 6d", Key{Type: StreamsGroupCurrentAssignmentKey, Group: "g", Member: "m"}},
+		{"streams group topology", "0017 0001 67", Key{Type: StreamsGroupTopologyKey, Group: "g"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := fromHex(t, tt.hex)
@@ -66,6 +70,7 @@ func TestKeysThatAreNone(t *testing.T) {
 		"no partition":         "0001 0001 67 0001 74",
 		"something left":       "0002 0001 67 00",
 		"member of 5 missing":  "0005 0001 67",
+		"expression missing":   "0010 0001 67",
 		"left behind a commit": "0001 0001 67 0001 74 00000000 00",
 	} {
 		_, err := ParseKey(fromHex(t, s))
@@ -73,7 +78,7 @@ func TestKeysThatAreNone(t *testing.T) {
 		var d *DecodeError
 		require.ErrorAs(t, err, &d, name)
 	}
-	for _, unknown := range []string{"0010", "0063 ff", "ffff", "8000"} {
+	for _, unknown := range []string{"0012", "0018", "0063 ff", "ffff", "8000"} {
 		k, err := ParseKey(fromHex(t, unknown))
 		require.NoError(t, err)
 		require.False(t, k.Type.Known())

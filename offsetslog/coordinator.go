@@ -659,6 +659,57 @@ func (p *partition) removeMember(g *group, m *member, why error) {
 	}
 }
 
+// RemoveMembers takes all members out of a group, of any type, as if their sessions had
+// ended, and returns when that is on disk. It is for members that are known to be gone,
+// as those of a broker that has stopped; until their sessions end they keep a group from
+// being reset or deleted. A member that is there after all learns from its next request
+// that it is none, joins again, and begins where the offsets of the group say.
+// ErrGroupNotFound says that there is no such group.
+func (s *Store) RemoveMembers(ctx context.Context, group string) error {
+	p, err := s.group(ctx, Read, group)
+	if err != nil {
+		return err
+	}
+	p.order.Lock()
+	defer p.order.Unlock()
+	if err := p.drain(); err != nil {
+		return err
+	}
+	e, err := p.membersLeave(group)
+	if err != nil {
+		return err
+	}
+	return p.write(e)
+}
+
+// membersLeave returns the records that say so. order must be held.
+func (p *partition) membersLeave(group string) (*encoder, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.mu.groups[group]
+	switch {
+	case p.mu.closed:
+		return nil, ErrNotAvailable
+	case g == nil:
+		return nil, ErrGroupNotFound
+	}
+	e := newEncoder()
+	if c := g.classic; c != nil && c.state != Empty {
+		c.endPhase()
+		for _, m := range c.sorted() {
+			c.remove(m, ErrUnknownMember)
+		}
+		c.nextGeneration()
+		e.group(g.id, c.value(nil))
+	}
+	if g.modern != nil {
+		for _, key := range g.modern.removals(true) {
+			e.rawTombstone(key)
+		}
+	}
+	return e, nil
+}
+
 // beginSession watches over a member. Who waits in JoinGroup or SyncGroup lives.
 func (p *partition) beginSession(g *group, m *member) {
 	c := g.classic

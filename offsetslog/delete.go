@@ -120,7 +120,7 @@ func (g *group) tombstones(e *encoder) {
 
 func (g *group) ownTombstones(e *encoder) {
 	if g.modern != nil {
-		for key := range g.modern.keys {
+		for _, key := range g.modern.removals(false) {
 			e.rawTombstone(key)
 		}
 	}
@@ -159,7 +159,9 @@ func (s *Store) PartitionsDeleted(ctx context.Context, deleted []TopicPartition)
 	}
 	var errs []error
 	for _, p := range s.partitions {
-		if err := p.ready(ctx, true); err != nil {
+		if err := p.ready(ctx, true); errors.Is(err, errElsewhere) {
+			continue
+		} else if err != nil {
 			errs = append(errs, err)
 			continue
 		}

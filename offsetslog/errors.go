@@ -146,6 +146,23 @@ func KafkaErrorOf(err error) seglog.KafkaError {
 	return seglog.KafkaErrorOf(err)
 }
 
+// MisplacedError says that the groups in a partition of the topic do not belong there, if
+// it has as many partitions as was thought: it has another number, which
+// Options.Partitions must say. Nothing is read or written then, since groups would be
+// looked for in the wrong place.
+type MisplacedError struct {
+	// Group is one that belongs elsewhere, and Misplaced counts them among Groups.
+	Group             string
+	Groups, Misplaced int
+	// Partition is where they are, Partitions how many were thought to be.
+	Partition, Partitions int32
+}
+
+func (e *MisplacedError) Error() string {
+	return fmt.Sprintf("%s does not have %d partitions: group %q would be in %d, and is in %d (%d of %d groups there are misplaced)",
+		Topic, e.Partitions, e.Group, PartitionFor(e.Group, e.Partitions), e.Partition, e.Misplaced, e.Groups)
+}
+
 // PartitionError is why one partition was refused.
 type PartitionError struct {
 	TopicPartition

@@ -32,7 +32,9 @@ func (s *Store) Expire(ctx context.Context) (Expired, error) {
 	var all Expired
 	var errs []error
 	for _, p := range s.partitions {
-		if err := p.ready(ctx, true); err != nil {
+		if err := p.ready(ctx, true); errors.Is(err, errElsewhere) {
+			continue
+		} else if err != nil {
 			if errs = append(errs, err); ctx.Err() != nil {
 				break
 			}

@@ -95,7 +95,7 @@ func TestGroupsOfABroker(t *testing.T) {
 	groups, err := h.Groups(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []GroupListing{
-		{Group: "members", State: Stable, ProtocolType: "consumer", Offsets: 1},
+		{Group: "members", State: Stable, ProtocolType: "consumer", MemberCount: 1, Offsets: 1},
 		{Group: "movers", State: Empty, ProtocolType: "consumer", Offsets: 1},
 		{Group: "shrinking", State: Empty, Offsets: 1},
 		{Group: "simple", State: Empty, Offsets: 2},

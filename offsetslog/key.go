@@ -17,8 +17,8 @@ const (
 	OffsetKey   KeyType = 1
 	// GroupKey is the metadata of a group of the classic protocol.
 	GroupKey KeyType = 2
-	// ConsumerGroupKey to ShareGroupStateKey are those of groups of newer protocols
-	// (KIP-848, KIP-932), in the order of CoordinatorRecordType.
+	// ConsumerGroupKey to StreamsGroupTopologyKey are those of groups of newer
+	// protocols (KIP-848, KIP-932, KIP-1071), as in CoordinatorRecordType.
 	ConsumerGroupKey                  KeyType = 3
 	ConsumerGroupPartitionsKey        KeyType = 4
 	ConsumerGroupMemberKey            KeyType = 5
@@ -32,28 +32,55 @@ const (
 	ShareGroupTargetMemberKey         KeyType = 13
 	ShareGroupCurrentAssignmentKey    KeyType = 14
 	ShareGroupStateKey                KeyType = 15
+	ConsumerGroupRegexKey             KeyType = 16
+	StreamsGroupKey                   KeyType = 17
+	StreamsGroupMemberKey             KeyType = 19
+	StreamsGroupTargetKey             KeyType = 20
+	StreamsGroupTargetMemberKey       KeyType = 21
+	StreamsGroupCurrentAssignmentKey  KeyType = 22
+	StreamsGroupTopologyKey           KeyType = 23
 )
 
 // IsOffset reports whether the record is a commit, or the removal of one.
 func (t KeyType) IsOffset() bool { return t == OffsetKeyV0 || t == OffsetKey }
 
 // Known reports whether ParseKey decodes such keys. Others are of newer brokers.
-func (t KeyType) Known() bool { return t >= OffsetKeyV0 && t <= ShareGroupStateKey }
+func (t KeyType) Known() bool {
+	return t >= OffsetKeyV0 && t <= StreamsGroupKey || t >= StreamsGroupMemberKey && t <= StreamsGroupTopologyKey
+}
 
+// hasMember reports whether there is one for each member of a group.
 func (t KeyType) hasMember() bool {
 	switch t {
 	case ConsumerGroupMemberKey, ConsumerGroupTargetMemberKey, ConsumerGroupCurrentAssignmentKey,
-		ShareGroupMemberKey, ShareGroupTargetMemberKey, ShareGroupCurrentAssignmentKey:
+		ShareGroupMemberKey, ShareGroupTargetMemberKey, ShareGroupCurrentAssignmentKey,
+		StreamsGroupMemberKey, StreamsGroupTargetMemberKey, StreamsGroupCurrentAssignmentKey:
 		return true
 	}
 	return false
 }
 
+// isMember reports whether it says that there is a member, isGroup that there is a
+// group, and isAssignment what a member has; of all newer protocols.
+func (t KeyType) isMember() bool {
+	return t == ConsumerGroupMemberKey || t == ShareGroupMemberKey || t == StreamsGroupMemberKey
+}
+
+func (t KeyType) isGroup() bool {
+	return t == ConsumerGroupKey || t == ShareGroupKey || t == StreamsGroupKey
+}
+
+func (t KeyType) isAssignment() bool {
+	return t == ConsumerGroupCurrentAssignmentKey || t == ShareGroupCurrentAssignmentKey || t == StreamsGroupCurrentAssignmentKey
+}
+
 // Key is the key of a record of __consumer_offsets:
 //
-//	offset commit (0 and 1)            type (2) group topic partition (4)
+//	offset commit (0, 1)               type (2) group topic partition (4)
 //	group metadata (2), and the rest   type (2) group
-//	a member's (5, 7, 8, 10, 13, 14)   type (2) group member
+//	a member's (5, 7, 8, 10, 13, 14,
+//	19, 21, 22)                        type (2) group member
+//	a regular expression (16)          type (2) group expression
 //
 // A string is two bytes of length and UTF-8.
 type Key struct {
@@ -61,8 +88,9 @@ type Key struct {
 	Group string
 	// TopicPartition is that of a commit.
 	TopicPartition
-	// Member is that of records about a member.
-	Member string
+	// Member is that of records about a member, Regex the expression of a
+	// ConsumerGroupRegexKey.
+	Member, Regex string
 }
 
 // TopicPartition names a partition.
@@ -83,10 +111,14 @@ func ParseKey(b []byte) (Key, error) {
 	if err != nil {
 		return Key{Type: k.kind}, err
 	}
-	return Key{k.kind, string(k.group), TopicPartition{string(k.topic), k.partition}, string(k.member)}, nil
+	key := Key{Type: k.kind, Group: string(k.group), TopicPartition: TopicPartition{string(k.topic), k.partition}, Member: string(k.member)}
+	if k.kind == ConsumerGroupRegexKey {
+		key.Member, key.Regex = "", key.Member
+	}
+	return key, nil
 }
 
-// keyView is a Key whose strings are bytes of the record's.
+// keyView is a Key whose strings are bytes of the record's. member may be an expression.
 type keyView struct {
 	kind                 KeyType
 	group, topic, member []byte
@@ -105,6 +137,8 @@ func viewKey(b []byte) (k keyView, err error) {
 		k.partition = r.int32("partition")
 	case k.kind.hasMember():
 		k.member = r.view("member id")
+	case k.kind == ConsumerGroupRegexKey:
+		k.member = r.view("regular expression")
 	}
 	return k, r.end()
 }
@@ -116,6 +150,8 @@ func (k Key) String() string {
 		return fmt.Sprintf("type %d: group %q, %s", k.Type, k.Group, k.TopicPartition)
 	case k.Type.hasMember():
 		return fmt.Sprintf("type %d: group %q, member %q", k.Type, k.Group, k.Member)
+	case k.Type == ConsumerGroupRegexKey:
+		return fmt.Sprintf("type %d: group %q, expression %q", k.Type, k.Group, k.Regex)
 	default:
 		return fmt.Sprintf("type %d: group %q", k.Type, k.Group)
 	}
@@ -132,6 +168,8 @@ func (k Key) Append(dst []byte) []byte {
 		dst = binary.BigEndian.AppendUint32(dst, uint32(k.Partition))
 	case k.Type.hasMember():
 		dst = appendString(dst, k.Member)
+	case k.Type == ConsumerGroupRegexKey:
+		dst = appendString(dst, k.Regex)
 	}
 	return dst
 }

@@ -9,19 +9,34 @@ import (
 	"github.com/seglog/seglog"
 )
 
+// GroupType is the protocol of a group, with the names Kafka shows (GroupType.java).
+type GroupType int8
+
+// The types of groups.
+const (
+	ClassicGroup  GroupType = iota // joins and syncs, or only commits
+	ConsumerGroup                  // of KIP-848
+	ShareGroup                     // of KIP-932
+	StreamsGroup                   // of KIP-1071
+)
+
+func (t GroupType) String() string {
+	return [...]string{"Classic", "Consumer", "Share", "Streams"}[t]
+}
+
 // GroupListing is a group in short.
 type GroupListing struct {
 	Group string
-	// State is Empty for a group that never had members.
+	// State is Empty for a group that never had members. Of a group that is not a
+	// ClassicGroup it says no more than whether it has members.
 	State State
+	Type  GroupType
 	// ProtocolType is "consumer" for consumers, and "" for a group that never had
 	// members.
 	ProtocolType string
-	// Modern: the group is one of a newer protocol, of which State says no more than
-	// whether it has members.
-	Modern bool
-	// Offsets counts the partitions that have a committed offset.
-	Offsets int
+	// MemberCount counts the members, Offsets the partitions that have a committed
+	// offset.
+	MemberCount, Offsets int
 }
 
 // Groups lists all groups, by name. It loads every partition there is, and returns what
@@ -31,7 +46,9 @@ func (s *Store) Groups(ctx context.Context) ([]GroupListing, error) {
 	var all []GroupListing
 	var errs []error
 	for _, p := range s.partitions {
-		if err := p.ready(ctx, true); err != nil {
+		if err := p.ready(ctx, true); errors.Is(err, errElsewhere) {
+			continue
+		} else if err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -49,11 +66,13 @@ func (s *Store) Groups(ctx context.Context) ([]GroupListing, error) {
 }
 
 func (g *group) listing() GroupListing {
-	l := GroupListing{Group: g.id, Offsets: g.offsets.len(), Modern: g.modern != nil, State: g.state()}
+	l := GroupListing{Group: g.id, Offsets: g.offsets.len(), State: g.state()}
+	if g.modern != nil {
+		l.Type, l.MemberCount = g.modern.kind(), len(g.modern.members)
+		l.ProtocolType = [...]string{"", ConsumerProtocol, "share", "streams"}[l.Type]
+	}
 	if g.classic != nil {
-		l.ProtocolType = g.classic.protocolType
-	} else if g.modern != nil {
-		l.ProtocolType = ConsumerProtocol
+		l.ProtocolType, l.MemberCount = g.classic.protocolType, l.MemberCount+len(g.classic.members)
 	}
 	return l
 }

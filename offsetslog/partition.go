@@ -53,7 +53,7 @@ type change struct {
 func newPartition(s *Store, n int32, exists bool) *partition {
 	p := &partition{store: s, n: n, sequences: map[int64]sequence{}}
 	p.mu.state = newState()
-	p.loaded.Store(!exists) // nothing to load
+	p.loaded.Store(!exists && !s.opts.Elsewhere) // nothing to load
 	return p
 }
 
@@ -91,6 +91,9 @@ const maxProblems = 20
 func (p *partition) load(ctx context.Context) error {
 	log, err := p.store.logs.Partition(Topic, p.n)
 	if errors.Is(err, seglog.ErrNoPartition) {
+		if p.store.opts.Elsewhere {
+			return fmt.Errorf("%s-%d: %w", Topic, p.n, errElsewhere)
+		}
 		p.loaded.Store(true)
 		return nil
 	}
@@ -114,6 +117,12 @@ func (p *partition) load(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := p.checkPlace(l.state); err != nil {
+		return err
+	}
+	if p.store.opts.MembersGone && p.store.dir == nil {
+		l.state.forgetMembers()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.closed {
@@ -125,6 +134,25 @@ func (p *partition) load(ctx context.Context) error {
 		p.beginSessionsLocked()
 	}
 	p.loaded.Store(true)
+	return nil
+}
+
+// errElsewhere: there is no such partition in the directory, but somewhere.
+var errElsewhere = errors.New("the partition is not in this directory")
+
+// checkPlace looks whether the groups of a log belong there. If most do not, the topic has
+// another number of partitions; a few are somebody's mistake, which costs no other group.
+func (p *partition) checkPlace(s *state) error {
+	e := MisplacedError{Partition: p.n, Partitions: int32(len(p.store.partitions)), Groups: len(s.groups)}
+	for id := range s.groups {
+		if PartitionFor(id, e.Partitions) != p.n {
+			e.Misplaced++
+			e.Group = max(e.Group, id) // any, but the same each time
+		}
+	}
+	if 2*e.Misplaced > e.Groups {
+		return &e
+	}
 	return nil
 }
 

@@ -1,8 +1,10 @@
 package offsetslog
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/seglog/seglog/record"
 )
@@ -49,11 +51,52 @@ type entry struct {
 	record int64
 }
 
-// modern is what we know of a group of a newer protocol (KIP-848, KIP-932). Their
-// records are kept in the log and not interpreted further.
+// modern is what we know of a group of a newer protocol (KIP-848, KIP-932, KIP-1071).
+// Their records are kept in the log and not interpreted further.
 type modern struct {
 	members map[string]int32    // epoch of each, -1 until it is known
 	keys    map[string]struct{} // of the records that are there
+}
+
+// kind is told by the records that there are.
+func (m *modern) kind() GroupType {
+	for key := range m.keys {
+		switch k, _ := viewKey([]byte(key)); {
+		case k.kind >= StreamsGroupKey:
+			return StreamsGroup
+		case k.kind >= ShareGroupPartitionsKey && k.kind <= ShareGroupStateKey:
+			return ShareGroup
+		}
+	}
+	return ConsumerGroup
+}
+
+// removals lists the keys whose removal takes all of a group away, or no more than its
+// members, in an order in which a broker can load them: what a member has before the
+// member, and the group itself last. It takes a log for unreadable otherwise.
+// (ConsumerGroup.createGroupTombstoneRecords and those of ShareGroup and StreamsGroup,
+// GroupMetadataManager.replay)
+func (m *modern) removals(onlyMembers bool) []string {
+	var keys []string
+	for key := range m.keys {
+		k, _ := viewKey([]byte(key))
+		if !onlyMembers || k.kind.hasMember() || k.kind == ConsumerGroupRegexKey {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		return cmp.Or(cmp.Compare(removalRank(b), removalRank(a)), cmp.Compare(a, b))
+	})
+	return keys
+}
+
+// removalRank is the higher the earlier a record goes.
+func removalRank(key string) KeyType {
+	k, _ := viewKey([]byte(key))
+	if k.kind.isGroup() {
+		return -1
+	}
+	return k.kind
 }
 
 // replay applies one record. What cannot be decoded changes nothing and is a
@@ -178,8 +221,7 @@ func (s *state) replayGroup(k keyView, value []byte) error {
 }
 
 // replayModern keeps count of the members of groups of newer protocols. The key says
-// which group, the value of ConsumerGroupCurrentAssignmentKey begins with the member's
-// epoch.
+// which group; what a member has been assigned begins with its epoch.
 func (s *state) replayModern(k keyView, key, value []byte) error {
 	if value == nil {
 		g := s.groups[string(k.group)]
@@ -187,7 +229,7 @@ func (s *state) replayModern(k keyView, key, value []byte) error {
 			return nil
 		}
 		delete(g.modern.keys, string(key))
-		if k.kind == ConsumerGroupMemberKey || k.kind == ShareGroupMemberKey {
+		if k.kind.isMember() {
 			delete(g.modern.members, string(k.member))
 		}
 		if len(g.modern.keys) == 0 {
@@ -201,12 +243,12 @@ func (s *state) replayModern(k keyView, key, value []byte) error {
 		g.modern = &modern{members: map[string]int32{}, keys: map[string]struct{}{}}
 	}
 	g.modern.keys[string(key)] = struct{}{}
-	switch k.kind {
-	case ConsumerGroupMemberKey, ShareGroupMemberKey:
+	switch {
+	case k.kind.isMember():
 		if _, known := g.modern.members[string(k.member)]; !known {
 			g.modern.members[string(k.member)] = -1
 		}
-	case ConsumerGroupCurrentAssignmentKey:
+	case k.kind.isAssignment():
 		if len(value) < 6 {
 			return &DecodeError{What: "member assignment value", Field: "member epoch", Detail: fmt.Sprintf("%d bytes", len(value))}
 		}
@@ -233,6 +275,20 @@ func (s *state) topic(name []byte) string {
 	t := string(name)
 	s.topics[t] = t
 	return t
+}
+
+// forgetMembers takes all members for gone.
+func (s *state) forgetMembers() {
+	for _, g := range s.groups {
+		if c := g.classic; c != nil {
+			c.state, c.leader, c.protocol = Empty, "", nil
+			clear(c.members)
+			clear(c.static)
+		}
+		if g.modern != nil {
+			clear(g.modern.members)
+		}
+	}
 }
 
 // tidy forgets a group of which nothing is left.

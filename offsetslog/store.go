@@ -18,9 +18,18 @@ const Topic = "__consumer_offsets"
 // zero means Kafka's default for the broker setting it is named after.
 type Options struct {
 	// Partitions is offsets.topic.num.partitions: how many a new topic gets. 0 means
-	// 50, or for a topic that is there as many as it has. It can never change: a group
-	// is found by it.
+	// 50, or for a topic that is there as many as it has; unless that cannot be told,
+	// since some are missing. It can never change: a group is found by it.
 	Partitions int32
+	// Elsewhere: partitions of the topic that are missing are elsewhere, in another
+	// directory of the broker or on another broker, and not merely unused. They are not
+	// made then, and groups that belong there get ErrNotCoordinator. Partitions must be
+	// given.
+	Elsewhere bool
+	// MembersGone is for OpenReadOnly: groups are shown without the members that were
+	// written down, for who knows that the broker which wrote them has stopped. In a
+	// Store that may write, RemoveMembers takes them out.
+	MembersGone bool
 	// TopicID is that of the topic, for partitions that are made. A broker in KRaft
 	// mode wants one.
 	TopicID [16]byte
@@ -71,8 +80,8 @@ const (
 )
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Partitions < 0 {
-		return o, &seglog.OptionError{Field: "Partitions", Value: fmt.Sprint(o.Partitions), Want: "0 or above"}
+	if o.Partitions < 0 || o.Elsewhere && o.Partitions == 0 {
+		return o, &seglog.OptionError{Field: "Partitions", Value: fmt.Sprint(o.Partitions), Want: "0 or above, and above with Elsewhere"}
 	}
 	def := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -153,6 +162,9 @@ func Open(dir *seglog.Dir, opts Options) (*Store, error) {
 	return s, nil
 }
 
+// defaultPartitions is offsets.topic.num.partitions.
+const defaultPartitions = 50
+
 // open finds out how many partitions there are. The last one is made first and at
 // once, so that it always tells how many; the others when they are first written to.
 func (s *Store) open() error {
@@ -160,23 +172,18 @@ func (s *Store) open() error {
 		return &seglog.OptionError{Field: "CleanupPolicy of " + Topic, Value: p.String(), Want: seglog.CleanupCompact.String()}
 	}
 	exists := map[int32]bool{}
-	n := int32(0)
+	last := int32(-1)
 	for _, p := range s.dir.Partitions() {
 		if p.Topic == Topic {
 			exists[p.Partition] = true
-			n = max(n, p.Partition+1)
+			last = max(last, p.Partition)
 		}
 	}
-	want := s.opts.Partitions
-	switch {
-	case n > 0 && want > 0 && n != want:
-		return &seglog.OptionError{Field: "Partitions", Value: fmt.Sprint(want), Want: fmt.Sprintf("%d, as many as there are", n)}
-	case n == 0:
-		if n = want; n == 0 {
-			n = 50
-		}
+	n, err := s.opts.count(int32(len(exists)), last)
+	if err != nil {
+		return err
 	}
-	if !exists[n-1] {
+	if !exists[n-1] && !s.opts.Elsewhere {
 		if _, err := s.dir.CreatePartition(Topic, n-1, &seglog.CreateOptions{TopicID: s.opts.TopicID}); err != nil {
 			return err
 		}
@@ -185,6 +192,31 @@ func (s *Store) open() error {
 		s.partitions = append(s.partitions, newPartition(s, i, exists[i]))
 	}
 	return nil
+}
+
+// count is how many partitions the topic has of which there are so many, the last of
+// them as given. A directory of a broker need not have the last one of all, and then
+// every group would be looked for in the wrong place; so nothing is guessed from a few
+// but what is the default. (What is loaded is checked as well: see MisplacedError.)
+func (o Options) count(are, last int32) (int32, error) {
+	n := last + 1
+	unfit := func(want string) (int32, error) {
+		return 0, &seglog.OptionError{Field: "Partitions", Value: fmt.Sprint(o.Partitions), Want: want}
+	}
+	switch {
+	case o.Partitions > 0 && n > o.Partitions:
+		return unfit(fmt.Sprintf("%d or above: there is %s-%d", n, Topic, last))
+	case o.Partitions > 0 && n > 0 && n < o.Partitions && !o.Elsewhere:
+		return unfit(fmt.Sprintf("%d, as many as there are, or Elsewhere", n))
+	case o.Partitions > 0:
+		return o.Partitions, nil
+	case n == 0:
+		return defaultPartitions, nil
+	case are < n && n != defaultPartitions:
+		return unfit(fmt.Sprintf("how many there are: the last one here is %s-%d, and some are missing", Topic, last))
+	default:
+		return n, nil
+	}
 }
 
 // Logs is where a Store finds logs: those of its own topic, and those that offsets are
@@ -198,7 +230,8 @@ type Logs interface {
 // beside a running broker, or another process, at logs that were opened with
 // seglog.Options.ReadOnly. What would change something is refused with an error that
 // matches ErrNotCoordinator and seglog.ErrReadOnly. Members are shown as they were
-// written down; whether they are there nobody knows.
+// written down, whether they are there or not, unless Options.MembersGone says that they
+// are not.
 //
 // Each partition is as it was when it was loaded. There are as many as are told, since
 // some may be elsewhere. The logs are not closed by the Store.
@@ -245,7 +278,7 @@ func (s *Store) Partitions() int32 { return int32(len(s.partitions)) }
 func (s *Store) Load(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.partitions {
-		if err := p.ready(ctx, true); err != nil {
+		if err := p.ready(ctx, true); err != nil && !errors.Is(err, errElsewhere) {
 			errs = append(errs, fmt.Errorf("%s-%d: %w", Topic, p.n, err))
 			if ctx.Err() != nil {
 				break
