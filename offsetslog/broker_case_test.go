@@ -103,6 +103,13 @@ func TestWrongNumberOfPartitionsIsNoticed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = log.Append([]seglog.Record{commitRecord(groupIn(3), orders, 1)}, nil)
 	require.NoError(t, err)
+	for i, n := 0, 0; n < 3; i++ {
+		if g := fmt.Sprint("more", i); PartitionFor(g, 50) == 48 {
+			_, err = log.Append([]seglog.Record{commitRecord(g, orders, 1)}, nil)
+			require.NoError(t, err)
+			n++
+		}
+	}
 	require.NoError(t, h.Load(ctx))
 	require.EqualValues(t, 48, h.at(groupIn(48), orders))
 }

@@ -140,8 +140,9 @@ func (p *partition) load(ctx context.Context) error {
 // errElsewhere: there is no such partition in the directory, but somewhere.
 var errElsewhere = errors.New("the partition is not in this directory")
 
-// checkPlace looks whether the groups of a log belong there. If most do not, the topic has
-// another number of partitions; a few are somebody's mistake, which costs no other group.
+// checkPlace looks whether the groups of a log belong there. If more than a quarter do not,
+// the topic has another number of partitions: even of half as many, half the groups are
+// elsewhere. A few are somebody's mistake, which costs no other group.
 func (p *partition) checkPlace(s *state) error {
 	e := MisplacedError{Partition: p.n, Partitions: int32(len(p.store.partitions)), Groups: len(s.groups)}
 	for id := range s.groups {
@@ -150,7 +151,7 @@ func (p *partition) checkPlace(s *state) error {
 			e.Group = max(e.Group, id) // any, but the same each time
 		}
 	}
-	if 2*e.Misplaced > e.Groups {
+	if 4*e.Misplaced > e.Groups {
 		return &e
 	}
 	return nil

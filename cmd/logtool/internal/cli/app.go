@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -157,4 +158,20 @@ func interrupted(ctx context.Context) error {
 		return nil
 	}
 	return context.Cause(ctx)
+}
+
+// confirm asks the person at the terminal, and fails unless the answer is yes.
+func (app *App) confirm(ctx context.Context, question, otherwise string) error {
+	fmt.Fprintf(app.stderrAfterOut(), "%s [y/N] ", question)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	select {
+	case line := <-readLines(ctx, app.Stdin):
+		if answer := strings.ToLower(strings.TrimSpace(string(line.text))); answer == "y" || answer == "yes" {
+			return nil
+		}
+		return errors.New("not confirmed: " + otherwise)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

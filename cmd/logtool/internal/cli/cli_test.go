@@ -72,6 +72,7 @@ func TestScript(t *testing.T) {
 			"copydir":   scriptCopydir,
 			"makelog":   scriptMakelog,
 			"hold":      scriptHold,
+			"holddir":   scriptHoldDir,
 			"remember":  scriptRemember,
 			"unchanged": scriptUnchanged,
 			"protect":   scriptProtect,
@@ -189,6 +190,13 @@ func scriptHold(ts *testscript.TestScript, _ bool, args []string) {
 	log, err := seglog.Open(ts.MkAbs(arguments(ts, "hold DIR", args, 1, 1)[0]), seglog.Options{})
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(log.Close()) })
+}
+
+// holddir DIR: opens a log directory for writing until the script ends.
+func scriptHoldDir(ts *testscript.TestScript, _ bool, args []string) {
+	dir, err := seglog.OpenDir(ts.MkAbs(arguments(ts, "holddir DIR", args, 1, 1)[0]), seglog.DirOptions{ManualMaintenance: true})
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(dir.Close()) })
 }
 
 // remember DIR notes all there is to know of a directory's files; unchanged DIR

@@ -39,10 +39,14 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	if cmd.Example != "" {
 		fmt.Fprintf(w, "%s\n\n", strings.TrimRight(cmd.Example, "\n"))
 	}
-	if cmd.HasParent() {
-		fmt.Fprintf(w, "Usage: %s\n", strings.TrimSuffix(cmd.UseLine(), " [flags]")+" [flags]")
-	} else {
+	switch {
+	case !cmd.HasParent():
 		writeCommands(w, cmd)
+	case cmd.HasSubCommands():
+		fmt.Fprintf(w, "Usage: %s [flags]\n\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+		writeSubcommands(w, cmd)
+	default:
+		fmt.Fprintf(w, "Usage: %s [flags]\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 	}
 	cmd.InitDefaultHelpFlag()
 	if flags := cmd.LocalNonPersistentFlags(); flags.HasAvailableFlags() {
@@ -74,4 +78,13 @@ func writeCommands(w io.Writer, root *cobra.Command) {
 			fmt.Fprintf(w, "\n%s:\n%s\n", group.Title, strings.Join(lines, "\n"))
 		}
 	}
+}
+
+// writeSubcommands lists the commands below another, in the order in which they were
+// added.
+func writeSubcommands(w io.Writer, cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		fmt.Fprintf(w, "  %-8s %s\n", sub.Name(), sub.Short)
+	}
+	fmt.Fprintf(w, "\n%s COMMAND --help tells more.\n", cmd.CommandPath())
 }

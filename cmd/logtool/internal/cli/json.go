@@ -94,11 +94,21 @@ func (o *Object) Bytes(name string, v []byte) *Object {
 		o.key(name)
 		o.b = appendJSONString(o.b, v)
 	default:
-		o.key(name + "_base64")
-		o.b = append(o.b, '"')
-		o.b = base64.StdEncoding.AppendEncode(o.b, v)
-		o.b = append(o.b, '"')
+		return o.Base64(name, v)
 	}
+	return o
+}
+
+// Base64 adds bytes that are no text, whatever they look like, as Bytes does those that
+// are not UTF-8.
+func (o *Object) Base64(name string, v []byte) *Object {
+	if v == nil {
+		return o.Null(name)
+	}
+	o.key(name + "_base64")
+	o.b = append(o.b, '"')
+	o.b = base64.StdEncoding.AppendEncode(o.b, v)
+	o.b = append(o.b, '"')
 	return o
 }
 

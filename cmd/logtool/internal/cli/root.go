@@ -34,6 +34,7 @@ func commands() []func(*App) *cobra.Command {
 		newAppendCommand,
 		newCompactCommand,
 		newTrimCommand,
+		newOffsetsCommand,
 		newDemoCommand,
 		newCompletionCommand,
 		newVersionCommand,
@@ -45,6 +46,7 @@ const (
 	groupInspect = "inspect"
 	groupCheck   = "check"
 	groupChange  = "change"
+	groupOffsets = "offsets"
 	groupOther   = "other"
 )
 
@@ -106,6 +108,7 @@ func newRoot(app *App) *cobra.Command {
 		&cobra.Group{ID: groupInspect, Title: "Inspect"},
 		&cobra.Group{ID: groupCheck, Title: "Check and repair"},
 		&cobra.Group{ID: groupChange, Title: "Change"},
+		&cobra.Group{ID: groupOffsets, Title: "Offsets"},
 		&cobra.Group{ID: groupOther, Title: "Other"},
 	)
 	app.addGlobalFlags(root)
@@ -153,8 +156,8 @@ func wrap(app *App, cmd *cobra.Command) {
 	}
 }
 
-// noCommand refuses arguments of the root command, which can only be commands
-// that do not exist.
+// noCommand refuses arguments of a command that only has others below it: they can
+// only be commands that do not exist.
 func noCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/internal/txnindex"
 	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/offsetslog"
 	"github.com/seglog/seglog/record"
 )
 
@@ -20,7 +21,7 @@ const (
 	statusFailed    = 1 // could not do it: I/O error, permission, no such directory
 	statusUsage     = 2 // unknown command or flag, bad value, missing argument
 	statusDamage    = 3 // it ran, and found damage
-	statusNotFound  = 4 // it ran, and there is no such offset, time, group or key
+	statusNotFound  = 4 // it ran, and there is no such offset, time, group or partition
 	statusLocked    = 5 // the log is locked by another process
 	statusSignalled = 128
 )
@@ -30,7 +31,7 @@ const ExitStatuses = `0    done, nothing wrong found
 1    could not do it: I/O error, permission, no such directory
 2    usage: unknown command or flag, bad value, missing argument
 3    it ran, and found damage
-4    it ran, and there is no such offset or time
+4    it ran, and there is no such offset, time, group or partition
 5    the log is locked by another process
 130  interrupted
 143  terminated`
@@ -63,7 +64,8 @@ func status(err error) int {
 		errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, producerstate.ErrCorrupt), errors.Is(err, txnindex.ErrCorrupt),
 		errors.As(err, &badIndex):
 		return statusDamage
-	case errors.Is(err, ErrNotFound), errors.Is(err, seglog.ErrNoTransaction), errors.Is(err, seglog.ErrOffsetOutOfRange), errors.Is(err, seglog.ErrNoRecord):
+	case errors.Is(err, ErrNotFound), errors.Is(err, seglog.ErrNoTransaction), errors.Is(err, seglog.ErrOffsetOutOfRange), errors.Is(err, seglog.ErrNoRecord),
+		errors.Is(err, seglog.ErrNoPartition), errors.Is(err, offsetslog.ErrUnknownPartition), errors.Is(err, offsetslog.ErrGroupNotFound):
 		return statusNotFound
 	default:
 		return statusFailed

@@ -187,19 +187,8 @@ func leading(all []seglog.SegmentInfo, goes func(s seglog.SegmentInfo, next *seg
 
 // ask asks the person at the terminal.
 func (o *trimOptions) ask(ctx context.Context, plan trimmed) error {
-	fmt.Fprintf(o.app.stderrAfterOut(), "delete %s, %s, and every record below offset %d? [y/N] ",
-		plural(int64(len(plan.segments)), "segment", "segments"), o.app.Out.Size(plan.bytes()), plan.start)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	select {
-	case line := <-readLines(ctx, o.app.Stdin):
-		if answer := strings.ToLower(strings.TrimSpace(string(line.text))); answer == "y" || answer == "yes" {
-			return nil
-		}
-		return errors.New("not confirmed: nothing was deleted")
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return o.app.confirm(ctx, fmt.Sprintf("delete %s, %s, and every record below offset %d?",
+		plural(int64(len(plan.segments)), "segment", "segments"), o.app.Out.Size(plan.bytes()), plan.start), "nothing was deleted")
 }
 
 // trim does it, and returns what was done.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,21 +41,23 @@ func write(dir string) error {
 
 // pages returns all pages by their path below docs.
 func pages() map[string][]byte {
-	root := cli.NewRoot(cli.System())
-	pages := map[string][]byte{
-		"cli/" + pageName(root) + ".md": markdown(root),
-		"man/" + pageName(root) + ".1":  manual(root),
-	}
-	for _, cmd := range documented(root) {
-		pages["cli/"+pageName(cmd)+".md"] = markdown(cmd)
-		pages["man/"+pageName(cmd)+".1"] = manual(cmd)
-	}
+	pages := map[string][]byte{}
+	addPages(pages, cli.NewRoot(cli.System()))
 	return pages
 }
 
-// documented lists the commands that have a page.
-func documented(root *cobra.Command) (commands []*cobra.Command) {
-	for _, cmd := range root.Commands() {
+// addPages adds those of a command and of all below it.
+func addPages(pages map[string][]byte, cmd *cobra.Command) {
+	pages["cli/"+pageName(cmd)+".md"] = markdown(cmd)
+	pages["man/"+pageName(cmd)+".1"] = manual(cmd)
+	for _, sub := range documented(cmd) {
+		addPages(pages, sub)
+	}
+}
+
+// documented lists the commands below another that have a page.
+func documented(parent *cobra.Command) (commands []*cobra.Command) {
+	for _, cmd := range parent.Commands() {
 		if cmd.IsAvailableCommand() {
 			commands = append(commands, cmd)
 		}
@@ -64,10 +67,7 @@ func documented(root *cobra.Command) (commands []*cobra.Command) {
 
 // pageName is the name of a command's page, without its ending.
 func pageName(cmd *cobra.Command) string {
-	if !cmd.HasParent() {
-		return cmd.Name()
-	}
-	return cmd.Parent().Name() + "-" + cmd.Name()
+	return strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 }
 
 // about is what a command does, in its own words.

@@ -20,9 +20,9 @@ func manual(cmd *cobra.Command) []byte {
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(pageName(cmd)), roff(cmd.Short))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(synopsis(cmd)))
 	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s", paragraphs(about(cmd)))
-	if !cmd.HasParent() {
+	if subs := documented(cmd); len(subs) > 0 {
 		b.WriteString(".SH COMMANDS\n")
-		for _, sub := range documented(cmd) {
+		for _, sub := range subs {
 			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(strings.TrimSuffix(sub.Use, " [flags]")), roff(sub.Short))
 		}
 	}
@@ -69,11 +69,10 @@ func options(b *bytes.Buffer, heading string, flags *pflag.FlagSet) {
 func seeAlso(cmd *cobra.Command) string {
 	var names []string
 	if cmd.HasParent() {
-		names = append(names, pageName(cmd.Root()))
-	} else {
-		for _, sub := range documented(cmd) {
-			names = append(names, pageName(sub))
-		}
+		names = append(names, pageName(cmd.Parent()))
+	}
+	for _, sub := range documented(cmd) {
+		names = append(names, pageName(sub))
 	}
 	for i, name := range names {
 		names[i] = ".BR " + roff(name) + " (1)"

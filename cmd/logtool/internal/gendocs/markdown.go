@@ -18,9 +18,7 @@ func markdown(cmd *cobra.Command) []byte {
 		block(&b, "", cmd.UseLine())
 	}
 	block(&b, "Examples", unindented(cmd.Example))
-	if !cmd.HasParent() {
-		commandList(&b, cmd)
-	}
+	commandList(&b, cmd)
 	if flags := cmd.LocalNonPersistentFlags(); flags.HasAvailableFlags() {
 		block(&b, "Flags", flags.FlagUsages())
 	}
@@ -47,13 +45,27 @@ func block(b *bytes.Buffer, heading, text string) {
 	fmt.Fprintf(b, "\n```text\n%s\n```\n", text)
 }
 
-func commandList(b *bytes.Buffer, root *cobra.Command) {
+// commandList lists the commands below another, if there are any; those of the root by
+// group.
+func commandList(b *bytes.Buffer, parent *cobra.Command) {
+	commands := documented(parent)
+	if len(commands) == 0 {
+		return
+	}
 	b.WriteString("\n## Commands\n\n| Command | |\n| --- | --- |\n")
-	for _, group := range root.Groups() {
-		for _, cmd := range documented(root) {
+	row := func(cmd *cobra.Command) {
+		fmt.Fprintf(b, "| [%s](%s.md) | %s |\n", cmd.CommandPath(), pageName(cmd), strings.ReplaceAll(cmd.Short, "|", `\|`))
+	}
+	for _, group := range parent.Groups() {
+		for _, cmd := range commands {
 			if cmd.GroupID == group.ID {
-				fmt.Fprintf(b, "| [%s](%s.md) | %s |\n", cmd.CommandPath(), pageName(cmd), strings.ReplaceAll(cmd.Short, "|", `\|`))
+				row(cmd)
 			}
+		}
+	}
+	for _, cmd := range commands {
+		if cmd.GroupID == "" {
+			row(cmd)
 		}
 	}
 }
