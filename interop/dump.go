@@ -1,8 +1,6 @@
 package interop
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,29 +35,23 @@ type dumpRun struct {
 // that the text reads as if the tool had run in that folder.
 func dumpEach(tb testing.TB, runs []dumpRun) {
 	tb.Helper()
-	scratch := tb.TempDir()
-	place := func(i int, kind string) string { return filepath.Join(scratch, fmt.Sprintf("%d.%s", i, kind)) }
-	var script strings.Builder
+	tools := make([]toolRun, len(runs))
 	for i, run := range runs {
 		file, err := filepath.Abs(run.file)
 		require.NoError(tb, err)
-		fields := append([]string{place(i, "out"), place(i, "err"), "--files", file}, run.flags...)
-		script.WriteString(strings.Join(fields, "\t") + "\n")
+		tools[i] = toolRun{dumpTool, append([]string{"--files", file}, run.flags...)}
 	}
-	res := runJava(tb, Classpath(tb), "", script.String(), "DumpEach")
-	require.Zero(tb, res.Exit, "%s%s", res.Stdout, res.Stderr)
-	for i, run := range runs {
+	for i, res := range runEach(tb, tools) {
+		run := runs[i]
 		require.NoError(tb, os.MkdirAll(filepath.Dir(run.out), 0o755))
 		folder, err := filepath.Abs(filepath.Dir(run.file))
 		require.NoError(tb, err)
-		for kind, to := range map[string]string{"out": ".txt", "err": ".err.txt"} {
-			text, err := os.ReadFile(place(i, kind))
-			require.NoError(tb, err)
-			if kind == "err" && len(text) == 0 {
+		for to, text := range map[string]string{".txt": res.Stdout, ".err.txt": res.Stderr} {
+			if to == ".err.txt" && text == "" {
 				continue
 			}
-			text = bytes.ReplaceAll(text, []byte(folder+string(filepath.Separator)), nil)
-			require.NoError(tb, os.WriteFile(run.out+to, text, 0o644))
+			text = strings.ReplaceAll(text, folder+string(filepath.Separator), "")
+			require.NoError(tb, os.WriteFile(run.out+to, []byte(text), 0o644))
 		}
 	}
 }

@@ -36,7 +36,7 @@ type javaProject struct {
 
 var kafka = &javaProject{
 	pom:     "pom.xml",
-	sources: []string{"java/DumpEach.java", "java/ConsumeAll.java"},
+	sources: []string{"java/RunEach.java", "java/ConsumeAll.java"},
 }
 
 // legacy has the record classes of a Kafka that wrote message formats 0 and 1.
@@ -154,6 +154,40 @@ func runJava(tb testing.TB, classpath, dir, stdin, mainClass string, args ...str
 		tb.Fatalf("java %s %s: %v\n%s%s", mainClass, strings.Join(args, " "), err, &stdout, &stderr)
 	}
 	return RunResult{Stdout: stdout.String(), Stderr: stderr.String(), Exit: cmd.ProcessState.ExitCode()}
+}
+
+// A toolRun is one run of a tool of Kafka's.
+type toolRun struct {
+	main string // class
+	args []string
+}
+
+// runEach does all runs in one process, one after the other, and returns what each has
+// printed. None of them has a status.
+func runEach(tb testing.TB, runs []toolRun) []RunResult {
+	tb.Helper()
+	scratch := tb.TempDir()
+	place := func(i int, kind string) string { return filepath.Join(scratch, fmt.Sprintf("%d.%s", i, kind)) }
+	var script strings.Builder
+	for i, run := range runs {
+		fields := append([]string{place(i, "out"), place(i, "err"), run.main}, run.args...)
+		script.WriteString(strings.Join(fields, "\t") + "\n")
+	}
+	res := runJava(tb, Classpath(tb), "", script.String(), "RunEach")
+	if res.Exit != 0 {
+		tb.Fatalf("RunEach: status %d\n%s%s", res.Exit, res.Stdout, res.Stderr)
+	}
+	results := make([]RunResult, len(runs))
+	for i := range runs {
+		for kind, text := range map[string]*string{"out": &results[i].Stdout, "err": &results[i].Stderr} {
+			b, err := os.ReadFile(place(i, kind))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			*text = string(b)
+		}
+	}
+	return results
 }
 
 func javaArgs(classpath, heap, mainClass string, args ...string) []string {

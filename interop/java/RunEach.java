@@ -2,20 +2,19 @@ import java.io.BufferedReader;
 import java.io.FileOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-import org.apache.kafka.tools.DumpLogSegments;
-
 /**
- * Runs Kafka's dump tool once per line of standard input, each run's output
- * going to files of its own. One process for many runs, since starting a
+ * Runs one of Kafka's tools for each line of standard input, the output of each
+ * run going to files of its own. One process for many runs, since starting a
  * process costs more than dumping a small file.
  *
- * A line is tab separated: file for stdout, file for stderr, then the
- * arguments of the tool.
+ * A line is tab separated: file for stdout, file for stderr, the main class of
+ * the tool, then its arguments.
  */
-public class DumpEach {
+public class RunEach {
     public static void main(String[] ignored) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -25,10 +24,11 @@ public class DumpEach {
                 System.setOut(out);
                 System.setErr(err);
                 try {
-                    DumpLogSegments.main(Arrays.copyOfRange(fields, 2, fields.length));
-                } catch (Throwable t) {
+                    Class.forName(fields[2]).getMethod("main", String[].class)
+                        .invoke(null, (Object) Arrays.copyOfRange(fields, 3, fields.length));
+                } catch (InvocationTargetException e) {
                     // What the launcher prints when main throws, less the stack.
-                    err.print("Exception in thread \"main\" " + t + "\n");
+                    err.print("Exception in thread \"main\" " + e.getCause() + "\n");
                 }
             }
         }
