@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -131,6 +133,72 @@ func TestCompactedLogComesToTheSame(t *testing.T) {
 		require.NoError(t, h.Load(ctx))
 		require.Equal(t, want, h.partitions[0].mu.summary(), "seed %d", seed)
 	}
+}
+
+// The same with the cleaner itself, round after round: what was superseded, aborted and
+// expired goes, tombstones after their time, and what the log comes to stays.
+func TestCleanerLeavesWhatCounts(t *testing.T) {
+	opts := quiet
+	opts.Partitions, opts.Retention = 1, time.Hour
+	var sum seglog.CompactResult
+	var expired Expired
+	for seed := range uint64(25) {
+		synctest.Test(t, func(t *testing.T) {
+			h := &house{t: t, path: "data", opts: opts, dirs: inMemory()}
+			h.dirs.Topics = map[string]seglog.Options{Topic: {
+				CleanupPolicy: seglog.CleanupCompact, SegmentBytes: 2000, IndexIntervalBytes: 200, SegmentIndexBytes: 4 << 10, DeleteRetention: 10 * time.Minute,
+			}}
+			h.open()
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			for range 5 {
+				for range 40 {
+					h.anything(rnd)
+					h.expiring(rnd)
+				}
+				sleep(time.Duration(rnd.Int64N(int64(90 * time.Minute))))
+				n, err := h.Expire(ctx)
+				require.NoError(t, err)
+				expired.add(n)
+				r := h.clean()
+				sum.Superseded += r.Superseded
+				sum.Expired += r.Expired
+				sum.Aborted += r.Aborted
+				sum.Markers += r.Markers
+			}
+		})
+	}
+	require.NotZero(t, expired.Offsets)
+	require.NotZero(t, expired.Groups)
+	for what, n := range map[string]int64{"superseded": sum.Superseded, "tombstones": sum.Expired, "aborted": sum.Aborted, "markers": sum.Markers} {
+		require.NotZero(t, n, what)
+	}
+}
+
+// expiring commits for some time only, now and then.
+func (h *house) expiring(rnd *rand.Rand) {
+	r := simple(fmt.Sprint("g", rnd.IntN(3)), TopicPartition{"v", int32(rnd.IntN(3))}, rnd.Int64N(1000))
+	if r.Retention = time.Duration(rnd.Int64N(int64(2 * time.Hour))); rnd.IntN(4) == 0 {
+		_ = h.Commit(ctx, r)
+	}
+}
+
+// clean compacts partition 0, and looks whether that changes what it comes to: at once,
+// and after a restart.
+func (h *house) clean() seglog.CompactResult {
+	h.t.Helper()
+	log, err := h.dir.Partition(Topic, 0)
+	require.NoError(h.t, err)
+	want := replayed(h.t, storedRecords(h.t, log)).summary()
+	require.Equal(h.t, want, h.partitions[0].mu.summary())
+	_, err = log.Roll()
+	require.NoError(h.t, err)
+	r, err := log.Compact(ctx, nil)
+	require.NoError(h.t, err)
+	require.Equal(h.t, want, replayed(h.t, storedRecords(h.t, log)).summary())
+	h.reopen()
+	require.NoError(h.t, h.Load(ctx))
+	require.Equal(h.t, want, h.partitions[0].mu.summary())
+	return r
 }
 
 // anything does something, which may be refused.
