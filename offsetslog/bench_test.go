@@ -77,6 +77,7 @@ func BenchmarkFetch(b *testing.B) {
 			}
 		}
 	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "fetches/s")
 }
 
 // BenchmarkLoad loads a million commits: of as many partitions, and of a thousand

@@ -86,7 +86,7 @@ func TestKeysThatAreNone(t *testing.T) {
 	}
 }
 
-// K076, row 392
+// K076, rows 391 and 392
 func TestOffsetValueBytes(t *testing.T) {
 	meta := Committed{Offset: 100, LeaderEpoch: 5, Metadata: "meta", CommitTimestamp: 1700000000000, ExpireTimestamp: -1}
 	plain := Committed{Offset: 100, LeaderEpoch: -1, CommitTimestamp: 1700000000000, ExpireTimestamp: -1}

@@ -32,7 +32,7 @@ func TestCommitIsServedAndSurvivesRestart(t *testing.T) {
 	}
 }
 
-// K082: no offset is not offset 0.
+// K082, row 375: no offset is not offset 0.
 func TestNoOffsetIsToldFromZero(t *testing.T) {
 	h := newHouse(t, quiet)
 	h.commit("g", orders, 0)
@@ -51,6 +51,7 @@ func TestNoOffsetIsToldFromZero(t *testing.T) {
 	require.EqualValues(t, 0, h.at("g", orders))
 }
 
+// Row 373
 func TestRefusedOffsetsDoNotKeepOthersBack(t *testing.T) {
 	h := newHouse(t, quiet)
 	other := func(n int32) TopicPartition { return TopicPartition{"t", n} }

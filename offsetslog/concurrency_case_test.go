@@ -103,3 +103,64 @@ func TestExpiryDoesNotTakeAYoungerCommit(t *testing.T) {
 }
 
 const quietRetention = 7 * 24 * 3600 * 1000
+
+// K085: loading goes on while the cleaner swaps segments, and comes to the same each time.
+func TestLoadWhileTheCleanerSwapsSegments(t *testing.T) {
+	opts := quiet
+	opts.Partitions = 1
+	h := &house{t: t, path: "data", opts: opts, dirs: inMemory()}
+	h.dirs.Topics = map[string]seglog.Options{Topic: {
+		CleanupPolicy: seglog.CleanupCompact, SegmentBytes: 1000, IndexIntervalBytes: 200, SegmentIndexBytes: 4 << 10, DeleteRetention: -1,
+	}}
+	h.open()
+	const groups = 10
+	again := func() { // what was committed already, and the comings and goings of another
+		for i := range groups {
+			h.commit(fmt.Sprint("g", i), orders, int64(100+i))
+		}
+		h.commit("comes and goes", orders, 1)
+		require.NoError(t, h.DeleteGroup(ctx, "comes and goes"))
+	}
+	again()
+	log, err := h.dir.Partition(Topic, 0)
+	require.NoError(t, err)
+	var loaders, cleaner sync.WaitGroup
+	done := make(chan struct{})
+	swaps := 0
+	cleaner.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			again()
+			_, err := log.Roll()
+			require.NoError(t, err)
+			r, err := log.Compact(ctx, nil)
+			require.NoError(t, err)
+			swaps += len(r.Segments)
+		}
+	})
+	for range 2 {
+		loaders.Go(func() {
+			for range 100 {
+				s, err := OpenReadOnly(h.dir, 1, quiet)
+				require.NoError(t, err)
+				require.NoError(t, s.Load(ctx))
+				for i := range groups {
+					f, err := s.Fetch(ctx, FetchRequest{Group: fmt.Sprint("g", i)})
+					require.NoError(t, err)
+					require.Len(t, f, 1)
+					require.EqualValues(t, 100+i, f[0].Offset)
+				}
+				require.Zero(t, s.Stats().Undecodable+s.Stats().Damaged)
+				require.NoError(t, s.Close())
+			}
+		})
+	}
+	loaders.Wait()
+	close(done)
+	cleaner.Wait()
+	require.NotZero(t, swaps)
+}

@@ -152,6 +152,7 @@ func TestGroupLifeCycle(t *testing.T) {
 	})
 }
 
+// Row 370
 func TestSilentMemberIsRemovedAfterItsSession(t *testing.T) {
 	turned(t, quiet, func(t *testing.T, h *house) {
 		a, b := h.two()

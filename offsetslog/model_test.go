@@ -111,8 +111,8 @@ func (h *modelHouse) close(t require.TestingT) {
 	require.NoError(t, h.dir.Close())
 }
 
-// Commits, transactions, memberships, removals, expiry, restarts and power cuts in any
-// order come to what they come to in the model.
+// Commits, transactions, memberships, removals, expiry, compaction, restarts and power
+// cuts in any order come to what they come to in the model.
 func TestStoreIsItsModel(t *testing.T) {
 	ids := []string{"a", "b", "c", "дед", ""}
 	rapid.Check(t, func(t *rapid.T) {
@@ -228,6 +228,20 @@ func TestStoreIsItsModel(t *testing.T) {
 				g.member = nil
 				g.generation++
 			},
+			"remove members": func(t *rapid.T) {
+				id := group(t)
+				err := h.store.RemoveMembers(ctx, id)
+				switch g := m.group(id); {
+				case !m.exists(id):
+					require.ErrorIs(t, err, ErrGroupNotFound)
+				case g.member != nil:
+					g.member = nil
+					g.generation++
+					fallthrough
+				default:
+					require.NoError(t, err)
+				}
+			},
 			"delete offsets": func(t *rapid.T) {
 				id, tp := group(t), partition(t)
 				err := h.store.DeleteOffsets(ctx, id, []TopicPartition{tp})
@@ -276,6 +290,16 @@ func TestStoreIsItsModel(t *testing.T) {
 					if len(g.offsets) == 0 && len(g.pending) == 0 && g.member == nil {
 						delete(m.groups, id)
 					}
+				}
+			},
+			"compact": func(t *rapid.T) {
+				for _, p := range h.dir.Partitions() {
+					log, err := h.dir.Partition(p.Topic, p.Partition)
+					require.NoError(t, err)
+					_, err = log.Roll()
+					require.NoError(t, err)
+					_, err = log.Compact(ctx, nil)
+					require.NoError(t, err)
 				}
 			},
 			"restart": func(t *rapid.T) {

@@ -101,16 +101,8 @@ func (p *partition) load(ctx context.Context) error {
 		return err
 	}
 	l := loader{state: newState()}
-	opts := &seglog.IterOptions{Isolation: seglog.ReadLogEnd, SkipDamaged: true}
-	for b, err := range log.Batches(ctx, log.Offsets().Start, opts) {
-		switch {
-		case errors.Is(err, seglog.ErrCorrupt):
-			l.damage(err)
-		case err != nil:
-			return err
-		default:
-			l.batch(b)
-		}
+	if err := l.catchUp(ctx, log, p.store.dir == nil); err != nil {
+		return err
 	}
 	if end := log.Offsets(); end.Durable < end.End && p.store.opts.Sync != seglog.SyncNever && p.store.dir != nil {
 		if err := log.Sync(); err != nil { // what is shown must not go in a crash
@@ -164,6 +156,44 @@ type loader struct {
 	undecodable int
 	damaged     int
 	problems    []error
+}
+
+// catchUp replays the log up to its end. If somebody else may write to it meanwhile, the
+// end must not have moved on behind it: a commit that was not read yet may be gone by
+// then, cleaned for the sake of a later one. (CoordinatorLoaderImpl.load)
+func (l *loader) catchUp(ctx context.Context, log *seglog.Log, others bool) error {
+	from := log.Offsets().Start
+	for {
+		to := log.Offsets().End
+		if err := l.replay(ctx, log, from, to); err != nil || !others {
+			return err
+		}
+		if err := log.Refresh(); err != nil && !errors.Is(err, seglog.ErrOption) { // of our own process
+			return err
+		}
+		if log.Offsets().End <= to {
+			return nil
+		}
+		from = to
+	}
+}
+
+func (l *loader) replay(ctx context.Context, log *seglog.Log, from, to int64) error {
+	if from == to {
+		return nil
+	}
+	opts := &seglog.IterOptions{To: to, Isolation: seglog.ReadLogEnd, SkipDamaged: true}
+	for b, err := range log.Batches(ctx, from, opts) {
+		switch {
+		case errors.Is(err, seglog.ErrCorrupt):
+			l.damage(err)
+		case err != nil:
+			return err
+		default:
+			l.batch(b)
+		}
+	}
+	return nil
 }
 
 func (l *loader) problem(err error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Rows 413 and 414. That a time without a zone is UTC, row 415, is a matter of logtool.
 func TestReset(t *testing.T) {
 	at := func(n int64) time.Time { return time.UnixMilli(1000 * n) }
 	for name, tt := range map[string]struct {
@@ -91,6 +92,7 @@ func TestResetOfWhatHasNoOffset(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalidRequest)
 }
 
+// Row 416
 func TestActiveGroupIsNotReset(t *testing.T) {
 	h := newHouse(t, quiet)
 	h.topic(orders, 3)
@@ -142,6 +144,7 @@ func TestLagIsNeverNegative(t *testing.T) {
 	require.EqualValues(t, 100, h.at("g", orders), "and nothing is committed for that")
 }
 
+// Row 417
 func TestCSV(t *testing.T) {
 	one := []GroupOffset{{"g", orders, 5}, {"g", TopicPartition{"with,comma", 2}, 1 << 40}}
 	several := append(one[:2:2], GroupOffset{"h", orders, 6})

@@ -79,6 +79,7 @@ func TestDurationsOfResets(t *testing.T) {
 	}
 }
 
+// Row 415
 func TestTimesOfResets(t *testing.T) {
 	now := time.Date(2026, 9, 2, 0, 0, 0, 0, time.UTC)
 	for s, want := range map[string]string{
