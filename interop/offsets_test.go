@@ -270,6 +270,16 @@ func (b besides) Partition(topic string, n int32) (*seglog.Log, error) {
 	return mustReadOnly(b.t, dir), nil
 }
 
+func viewBeside(t *testing.T, broker *Broker) groupsView {
+	t.Helper()
+	s, err := offsetslog.OpenReadOnly(besides{t, broker.LogDir}, offsetsPartitions, offsetslog.Options{})
+	require.NoError(t, err)
+	requirePending(t, s, true)
+	v := viewOf(t, s)
+	require.NoError(t, s.Close())
+	return v
+}
+
 // requireDumps compares what Kafka's console consumer and logtool print of the records.
 func (d *groupsDriver) requireDumps(tool *Logtool) {
 	d.tb.Helper()
@@ -336,12 +346,9 @@ func TestGroupsGoToSeglogAndBack(t *testing.T) {
 	require.Contains(t, kafkas.groups, "modern|Consumer|Empty")
 	require.Contains(t, kafkas.groups, "modern with a member|Consumer|Stable")
 
-	beside, err := offsetslog.OpenReadOnly(besides{t, broker.LogDir}, offsetsPartitions, offsetslog.Options{})
-	require.NoError(t, err)
-	require.Equal(t, kafkas, viewOf(t, beside), "beside the broker")
-	requirePending(t, beside, true)
-	require.NoError(t, beside.Close())
-	d.requireDumps(BuildLogtool(t))
+	require.Equal(t, kafkas, viewBeside(t, broker), "beside the broker")
+	tool := BuildLogtool(t)
+	d.requireDumps(tool)
 
 	broker.Stop()
 	d.kill()
@@ -353,8 +360,11 @@ func TestGroupsGoToSeglogAndBack(t *testing.T) {
 	require.Equal(t, kafkas, viewOf(t, h.Store))
 	requirePending(t, h.Store, true)
 	h.change(t)
-	ours := viewOf(t, h.Store)
 	h.close(t)
+	res := tool.Run(".", "offsets", "reset", broker.LogDir, "--group", "reset by kafka", "--to-latest", "--execute")
+	require.Zero(t, res.Exit, "%s", res.Stderr)
+	ours := viewBeside(t, broker)
+	require.Contains(t, ours.offsets, "reset by kafka|none|0|-|40|40|0")
 	output, err := os.ReadFile(broker.output)
 	require.NoError(t, err)
 
