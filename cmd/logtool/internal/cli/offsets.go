@@ -142,7 +142,7 @@ func (f *offsetsFlags) look(path string) (*offsetsDir, error) {
 
 // change opens the offsets for writing, with the lock of the directory. The caller closes
 // them.
-func (f *offsetsFlags) change(path string) (*offsetsDir, error) {
+func (f *offsetsFlags) change(ctx context.Context, path string) (*offsetsDir, error) {
 	p, err := f.place(path)
 	if err == nil && p.are == 0 && p.broker {
 		err = fmt.Errorf("%s has no partition of %s: no group has ever committed an offset, or they are elsewhere", path, offsetslog.Topic)
@@ -162,7 +162,26 @@ func (f *offsetsFlags) change(path string) (*offsetsDir, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.dir.Close())
 	}
+	if p.broker && f.partitions == 0 {
+		if err := d.vouch(ctx, p.count); err != nil {
+			return nil, d.close(err)
+		}
+	}
 	return d, nil
+}
+
+// vouch makes sure that the number of partitions is right which was taken for that of a
+// broker, before a group is written to the place that follows from it: the groups that
+// are there must agree.
+func (d *offsetsDir) vouch(ctx context.Context, count int32) error {
+	if err := d.Load(ctx); err != nil {
+		return err
+	}
+	if d.Stats().Groups == 0 {
+		return Hint(fmt.Errorf("there is no group yet, and so nothing says that %s has %s", offsetslog.Topic, plural(int64(count), "partition", "partitions")),
+			"say --partitions N, what the broker has as offsets.topic.num.partitions")
+	}
+	return nil
 }
 
 // close ends the use of the directory with err, and tells what of the offsets could not

@@ -32,9 +32,9 @@ func (f *resetFlags) add(cmd *cobra.Command) {
 }
 
 // open is for a look, or with --execute for a change.
-func (f *resetFlags) open(path string) (*offsetsDir, error) {
+func (f *resetFlags) open(ctx context.Context, path string) (*offsetsDir, error) {
 	if f.execute {
-		return f.change(path)
+		return f.change(ctx, path)
 	}
 	return f.look(path)
 }
@@ -115,7 +115,7 @@ func (o *offsetsResetOptions) run(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	d, err := o.open(path)
+	d, err := o.open(cmd.Context(), path)
 	if err != nil {
 		return err
 	}
@@ -445,7 +445,7 @@ func (o *offsetsImportOptions) run(ctx context.Context, path, file string) error
 	if err != nil {
 		return err
 	}
-	d, err := o.open(path)
+	d, err := o.open(ctx, path)
 	if err != nil {
 		return err
 	}

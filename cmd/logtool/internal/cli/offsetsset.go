@@ -34,7 +34,7 @@ not hold is committed as it is; reset does not do that.`,
 			if err != nil {
 				return err
 			}
-			d, err := opts.change(args[0])
+			d, err := opts.change(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -142,15 +142,18 @@ func (o *offsetsDeleteOptions) run(ctx context.Context, args []string) error {
 		}
 		meant = func(tp offsetslog.TopicPartition) bool { return tp == one }
 	}
-	open := o.look
-	if !o.dryRun {
-		open = o.change
-	}
-	d, err := open(args[0])
+	d, err := o.open(ctx, args[0])
 	if err != nil {
 		return err
 	}
 	return d.close(o.delete(ctx, d, args[1], meant, len(args) == 2))
+}
+
+func (o *offsetsDeleteOptions) open(ctx context.Context, path string) (*offsetsDir, error) {
+	if o.dryRun {
+		return o.look(path)
+	}
+	return o.change(ctx, path)
 }
 
 func (o *offsetsDeleteOptions) delete(ctx context.Context, d *offsetsDir, group string, meant func(offsetslog.TopicPartition) bool, all bool) error {
