@@ -19,6 +19,7 @@ import (
 	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/segment"
 )
 
 // Dir is a log directory: the partitions of many topics under one roof, in the
@@ -44,6 +45,7 @@ type Dir struct {
 	checkpoints checkpoints
 	maintenance maintenance
 
+	places     *segment.Places
 	open       atomic.Int64 // segments whose files are open, of all logs
 	reclaiming sync.Mutex   // held by the one who closes idle segments
 	hand       int          // where that one goes on, guarded by reclaiming
@@ -119,7 +121,7 @@ func openDir(path string, opts DirOptions) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{path: filepath.Clean(path), opts: opts, brokerEpoch: -1}
+	d := &Dir{path: filepath.Clean(path), opts: opts, places: segment.NewPlaces(opts.LookupBytes), brokerEpoch: -1}
 	d.mu.partitions = map[topicPartition]*partition{}
 	d.running, d.stop = context.WithCancelCause(context.Background())
 	if err := makeDirectory(opts.FS, d.path); err != nil {

@@ -28,6 +28,8 @@ type DirOptions struct {
 	// longest, active ones too, are closed, and opened again when they are used.
 	// 0 means 1024.
 	MaxOpenSegments int
+	// LookupBytes is that of Options, for all logs together.
+	LookupBytes int64
 	// RecoveryThreads is num.recovery.threads.per.data.dir: how many logs are
 	// opened or closed at a time. 0 means 2.
 	RecoveryThreads int
@@ -108,6 +110,7 @@ const (
 
 func (o DirOptions) resolve() (DirOptions, error) {
 	setDefault(&o.MaxOpenSegments, defaultMaxOpenSegments)
+	setDefault(&o.LookupBytes, defaultLookupBytes)
 	setDefault(&o.RecoveryThreads, defaultRecoveryThreads)
 	setDefault(&o.RetentionCheckInterval, defaultRetentionCheckInterval)
 	setDefault(&o.InitialTaskDelay, defaultInitialTaskDelay)

@@ -30,6 +30,7 @@ func (l *Log) segmentOptions() segment.Options {
 		IndexIntervalBytes: int64(l.opts.IndexIntervalBytes),
 		IndexMaxBytes:      l.opts.SegmentIndexBytes,
 		ReadOnly:           l.opts.ReadOnly,
+		Places:             l.places,
 	}
 	if l.opened != nil { // repair has no limit to keep
 		o.Open = l.opened

@@ -111,6 +111,7 @@ type Log struct {
 
 	unmarked bool       // the log directory around it was marked as cleanly shut down
 	owner    *partition // in a Dir; nil for a log that was opened alone
+	places   *segment.Places
 	opened   *openFiles // segments whose files are open
 	closing  sync.Mutex // held by the one who closes idle segments
 	telling  sync.Mutex // held while Events.Damaged is called

@@ -50,7 +50,7 @@ func open(dir string, opts Options) (*Log, error) {
 func openOwned(dir string, opts Options, owner *partition) (*Log, error) {
 	l := newLog(dir, opts)
 	if owner != nil {
-		l.owner, l.opened.all = owner, &owner.dir.open
+		l.owner, l.opened.all, l.places = owner, &owner.dir.open, owner.dir.places
 	}
 	if opts.ReadOnly {
 		return l, l.openReadOnly()
@@ -72,7 +72,7 @@ func openOwned(dir string, opts Options, owner *partition) (*Log, error) {
 
 // newLog is a log that is not open yet. opts are resolved.
 func newLog(dir string, opts Options) *Log {
-	l := &Log{dir: dir, opts: opts, opened: new(openFiles), stop: make(chan struct{})}
+	l := &Log{dir: dir, opts: opts, opened: new(openFiles), places: segment.NewPlaces(opts.LookupBytes), stop: make(chan struct{})}
 	l.state.files = checkpoint.StateFiles{FS: opts.FS, Dir: dir}
 	l.unstable.Store(noTransaction)
 	l.append.late = -1
@@ -880,7 +880,7 @@ func (l *Log) openAnew() (*Log, error) {
 	l.append.Unlock()
 	for again := maxRefreshes; ; again-- {
 		fresh := newLog(l.dir, l.opts)
-		fresh.opened = l.opened
+		fresh.opened, fresh.places = l.opened, l.places
 		err := fresh.openReadOnly()
 		if err == nil && producers {
 			err = fresh.knowProducersLocked()

@@ -120,6 +120,12 @@ type Options struct {
 	// descriptor and two mappings each. In a Dir that of DirOptions counts. Beyond it those that are not used are
 	// closed, and opened again when they are. 0 means 1024.
 	MaxOpenSegments int
+	// LookupBytes is how much memory may be used to remember where records are, two
+	// bytes for each that lies near one that Get was asked for. When it is full what
+	// was not looked at lately is forgotten. The files of segments in which records are
+	// looked up are mapped. A negative value means none of both: each Get reads its
+	// batch. In a Dir that of DirOptions counts. 0 means 8 MiB.
+	LookupBytes int64
 	// StartOffset is the offset of the first record of a log that has none
 	// yet. It has no effect on an existing log.
 	StartOffset int64
@@ -171,6 +177,7 @@ const (
 	defaultIndexIntervalBytes = 4096
 	defaultMaxMessageBytes    = 1<<20 + 12
 	defaultMaxOpenSegments    = 1024
+	defaultLookupBytes        = 8 << 20
 	defaultRetentionTime      = 7 * 24 * time.Hour
 	defaultTimestampAfterMax  = time.Hour
 	defaultProducerExpiration = 24 * time.Hour
@@ -192,6 +199,7 @@ func (o Options) resolve() (Options, error) {
 	setDefault(&o.IndexIntervalBytes, defaultIndexIntervalBytes)
 	setDefault(&o.MaxMessageBytes, defaultMaxMessageBytes)
 	setDefault(&o.MaxOpenSegments, defaultMaxOpenSegments)
+	setDefault(&o.LookupBytes, defaultLookupBytes)
 	setDefault(&o.RetentionTime, defaultRetentionTime)
 	setDefault(&o.RetentionBytes, -1)
 	setDefault(&o.TimestampBeforeMax, noTimeLimit)

@@ -163,6 +163,9 @@ func (l *Log) get(r *reader, offset int64, buf []byte) (Record, []byte, error) {
 	if offset == at.End {
 		return Record{}, buf, &OffsetError{Offset: offset, Start: at.Start, End: at.End}
 	}
+	if rec, buf, ok := l.getPlaced(r, offset, buf); ok {
+		return rec, buf, nil
+	}
 	for from := offset; ; {
 		err := l.seek(&r.scan, from)
 		if errors.Is(err, io.EOF) {
@@ -198,6 +201,23 @@ func (l *Log) get(r *reader, offset int64, buf []byte) (Record, []byte, error) {
 			from = max(next, behind.Base())
 		}
 	}
+}
+
+// getPlaced is get for a record whose place is known, or is found out now. Whatever
+// stands in the way, get finds out what is wrong.
+func (l *Log) getPlaced(r *reader, offset int64, buf []byte) (rec Record, _ []byte, found bool) {
+	set := l.set.Load()
+	s := set.floor(offset)
+	if s == nil || l.acquire(s) != nil {
+		return rec, buf, false
+	}
+	defer s.Release()
+	rec, buf, found, unknown := s.RecordAt(&r.it, offset, buf)
+	if unknown {
+		s.Remember(&r.scan, &r.it, offset, l.boundOf(set, s))
+		rec, buf, found, _ = s.RecordAt(&r.it, offset, buf)
+	}
+	return rec, buf, found
 }
 
 // gap is the answer when another record was found in place of the one at offset.

@@ -200,6 +200,16 @@ func (x *Index) floor(v mapped.View, offset int64) Entry {
 	return x.none()
 }
 
+// SlotAbove returns the slot of the first entry at or above offset; Len if there is
+// none, or if the index is faulted. It does not allocate and takes no lock.
+func (x *Index) SlotAbove(offset int64) int {
+	slot := 0
+	if err := x.table.Read(func(v mapped.View) { slot = v.Below(offsetField, offset-x.base) }); err != nil {
+		return x.Len()
+	}
+	return slot
+}
+
 // UpperBound returns the first entry whose position is at or above position. It
 // is Kafka's fetchUpperBoundOffset, which bounds the search for aborted
 // transactions: the caller adds the fetch size to the position it starts at.

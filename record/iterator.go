@@ -179,6 +179,24 @@ func mostDecompressed(b Batch) int64 {
 	return math.MaxInt64 // let the decoder say
 }
 
+// ResetAt is Reset for one who knows at which byte of the batch a record begins, as
+// Position has told: Next decodes that one. It is for batches of magic 2 that are not
+// compressed.
+func (it *Iterator) ResetAt(b Batch, at int) error {
+	if err := it.Reset(b); err != nil {
+		return err
+	}
+	if b.legacy() || b.Codec() != None || at < HeaderSize || at > len(b.b) {
+		return it.batch.fault(ErrUnsupported, "records", fmt.Sprintf("none is known to begin at byte %d", at), nil)
+	}
+	it.pos = at - HeaderSize
+	return nil
+}
+
+// Position is the byte of the batch at which the record begins that Next would
+// decode. It says nothing of batches that are compressed or of old formats.
+func (it *Iterator) Position() int { return HeaderSize + it.pos }
+
 // Next decodes the next record, for Record to return. It returns false when
 // there are no more records or the next one is damaged, which Err tells apart.
 // Nothing of a batch is decoded beyond its first damaged record.

@@ -268,6 +268,9 @@ func (s *Segment) truncateLocked(offset int64) error {
 	if err != nil {
 		return err
 	}
+	if err := s.memory.reset(); err != nil {
+		return err
+	}
 	if pos < end {
 		if err := s.open.log.Truncate(pos); err != nil {
 			return err

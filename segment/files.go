@@ -241,7 +241,7 @@ func (s *Segment) retireLocked() error {
 }
 
 func (s *Segment) closeFilesLocked() error {
-	var errs []error
+	errs := []error{s.memory.reset()}
 	if s.open.log != nil {
 		errs = append(errs, s.open.log.Close())
 	}

@@ -54,6 +54,8 @@ type Options struct {
 	// ReadOnly opens everything for reading: no file is created, grown,
 	// rebuilt or touched.
 	ReadOnly bool
+	// Places, if not nil, remembers where records are.
+	Places *Places
 	// Open, if not nil, counts the segments whose files are open.
 	Open Counter
 	// Suffix is appended to every file name: ".swap" or ".cleaned" for a
@@ -115,6 +117,8 @@ type Segment struct {
 
 	distrusted  bool        // see DistrustAborted
 	keepAborted atomic.Bool // see KeepAborted
+
+	memory logMemory // changed by readers, released with open held exclusively
 
 	writable atomic.Bool // Append is allowed; set by the writer
 	trimming sync.Mutex  // guards trimmed; held while indexes are trimmed

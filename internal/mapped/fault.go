@@ -38,6 +38,12 @@ type memoryFault interface {
 	Addr() uintptr
 }
 
+// IsFault reports whether a recovered panic is that of memory which failed.
+func IsFault(p any) bool {
+	_, is := p.(memoryFault)
+	return is
+}
+
 // Faulted reports whether mapped memory has failed. From then on the table does
 // not touch it again, and only opening the file anew helps.
 func (t *Table) Faulted() bool { return t.fault.Load() != nil }
