@@ -9,9 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/logtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -364,4 +366,27 @@ func TestARemovalThatACrashCutShortIsFinished(t *testing.T) {
 			requireSound(t, dir)
 		})
 	}
+}
+
+// LogTest: a segment is as old as its newest record, and goes when it is older than
+// retention.ms, not when it is just as old (UnifiedLog.deleteRetentionMsBreachedSegments).
+func TestASegmentGoesAMillisecondAfterItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keep = time.Hour
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		l := openLog(t, "log", seglog.Options{FS: disk.FS(), RetentionTime: keep, TimestampAfterMax: -1})
+		appendEach(t, l, one(time.Now().UnixMilli(), "old"))
+		_, err := l.Roll()
+		require.NoError(t, err)
+		appendEach(t, l, one(time.Now().Add(2*keep).UnixMilli(), "new"))
+		time.Sleep(keep)
+		res, err := l.ApplyRetention(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, res.Segments)
+		time.Sleep(time.Millisecond)
+		res, err = l.ApplyRetention(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, res.Segments)
+		closeLog(t, l)
+	})
 }
