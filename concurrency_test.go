@@ -3,6 +3,7 @@ package seglog_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"github.com/seglog/seglog/record"
 	"github.com/stretchr/testify/require"
 )
+
+var raceRounds = flag.Int("race.rounds", 1, "how many times longer the tests of readers and writers at once take")
 
 // stamped is a record whose value and timestamp tell its offset, so that any
 // reader can see whether it got what was asked for.
@@ -79,7 +82,7 @@ func TestATailReaderSeesWholeBatchesAndNothingBeyondTheEnd(t *testing.T) {
 		})
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for batch := range 1500 {
+	for batch := range 1500 * *raceRounds {
 		_, err := appendStamped(l, 1+random.IntN(50))
 		require.NoError(t, err)
 		if batch%100 == 99 {
@@ -138,7 +141,7 @@ func TestRollsReadsAndRetentionDoNotBlockEachOther(t *testing.T) {
 		_, err := l.ApplyRetention(context.Background())
 		return err
 	})
-	for range 2000 {
+	for range 2000 * *raceRounds {
 		_, err := appendStamped(l, 3)
 		require.NoError(t, err)
 	}

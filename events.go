@@ -80,6 +80,16 @@ func (l *Log) tellRemoved(r RetentionResult) {
 	}
 }
 
+// tellHeld tells, once, of a timestamp in the future that holds up retention. maintain
+// is held.
+func (l *Log) tellHeld(by *TimestampOffset) {
+	if by == nil || *by == l.heldBy {
+		return
+	}
+	l.heldBy = *by
+	l.logger().Warn("old segments are held by a time in the future", "offset", by.Offset, "until", time.UnixMilli(by.Timestamp).UTC())
+}
+
 func (l *Log) tellCompacted(r CompactResult, dryRun bool, err error) {
 	if dryRun || r.Passes == 0 {
 		return

@@ -56,29 +56,33 @@ func offsetsOf(records []seglog.Record) []int64 {
 // K022
 func TestZeroPaddingOfAnIndexIsNoEntry(t *testing.T) {
 	fresh := time.Now().Add(-time.Minute).UnixMilli()
-	for _, base := range []int64{0, 10} {
-		for _, readOnly := range []bool{false, true} {
-			t.Run(fmt.Sprintf("segment %d, read-only %v", base, readOnly), func(t *testing.T) {
-				dir := sealedAndActive(t, fresh)
-				index, timeIndex := segmentFile(dir, base, ".index"), segmentFile(dir, base, ".timeindex")
-				wantIndex, wantTime := readFile(t, index), readFile(t, timeIndex)
-				require.NoError(t, os.Truncate(index, 10485760))
-				require.NoError(t, os.Truncate(timeIndex, 10485756))
+	for _, padded := range [][]string{{".index", ".timeindex"}, {".index"}, {".timeindex"}} {
+		for _, base := range []int64{0, 10} {
+			for _, readOnly := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v of segment %d, read-only %v", padded, base, readOnly), func(t *testing.T) {
+					dir := sealedAndActive(t, fresh)
+					index, timeIndex := segmentFile(dir, base, ".index"), segmentFile(dir, base, ".timeindex")
+					wantIndex, wantTime := readFile(t, index), readFile(t, timeIndex)
+					for _, suffix := range padded {
+						size := map[string]int64{".index": 10485760, ".timeindex": 10485756}[suffix]
+						require.NoError(t, os.Truncate(segmentFile(dir, base, suffix), size))
+					}
 
-				opts := dense
-				opts.ReadOnly, opts.RetentionTime = readOnly, 7*24*time.Hour
-				l := openLog(t, dir, opts)
-				requireTwenty(t, l, fresh)
-				if readOnly {
-					return
-				}
-				gone, err := l.ApplyRetention(t.Context())
-				require.NoError(t, err)
-				require.Zero(t, gone.Segments)
-				closeLog(t, l)
-				require.Equal(t, wantIndex, readFile(t, index))
-				require.Equal(t, wantTime, readFile(t, timeIndex))
-			})
+					opts := dense
+					opts.ReadOnly, opts.RetentionTime = readOnly, 7*24*time.Hour
+					l := openLog(t, dir, opts)
+					requireTwenty(t, l, fresh)
+					if readOnly {
+						return
+					}
+					gone, err := l.ApplyRetention(t.Context())
+					require.NoError(t, err)
+					require.Zero(t, gone.Segments)
+					closeLog(t, l)
+					require.Equal(t, wantIndex, readFile(t, index))
+					require.Equal(t, wantTime, readFile(t, timeIndex))
+				})
+			}
 		}
 	}
 }
@@ -190,7 +194,8 @@ func noise(n int) []byte {
 	return b
 }
 
-// K024, the transaction index. Nothing here reads it yet.
+// K024, the transaction index, of a log without transactions. With them it is
+// TestALostListOfAbortedTransactionsIsMadeAgain.
 func TestADamagedTransactionIndexDoesNotKeepALogFromOpening(t *testing.T) {
 	dir := sealedAndActive(t, 1000)
 	writeFile(t, segmentFile(dir, 0, ".txnindex"), make([]byte, 34+20))
@@ -367,10 +372,37 @@ func TestRollingAnEmptySegmentOntoItselfIsNoError(t *testing.T) {
 	require.Equal(t, span(0, 2), offsetsOf(readAll(t, l, 0)))
 }
 
+// The age of an empty segment is no reason to roll, whatever was in it before.
+func TestAnEmptySegmentDoesNotRollByAge(t *testing.T) {
+	aged := quick
+	aged.SegmentAge = time.Millisecond
+	t.Run("with an index of 0 bytes from before", func(t *testing.T) {
+		dir := t.TempDir()
+		writeLog(t, dir, 0)
+		writeFile(t, segmentFile(dir, 0, ".index"), nil)
+		l := openLog(t, dir, aged)
+		appendEach(t, l, one(100, "first"), one(101, "as young"))
+		require.Equal(t, []int64{0}, bases(t, l))
+		appendEach(t, l, one(1000, "later"))
+		require.Equal(t, []int64{0, 2}, bases(t, l))
+		require.Equal(t, span(0, 2), offsetsOf(readAll(t, l, 0)))
+	})
+	t.Run("truncated to nothing", func(t *testing.T) {
+		l := openLog(t, t.TempDir(), aged)
+		appendEach(t, l, many(2, 100)...)
+		_, err := l.Roll()
+		require.NoError(t, err)
+		require.NoError(t, l.TruncateTo(0))
+		appendEach(t, l, one(5000, "again"))
+		require.Equal(t, []int64{0}, bases(t, l))
+		require.Equal(t, span(0, 0), offsetsOf(readAll(t, l, 0)))
+	})
+}
+
 // K029
 func TestFirstLookupsAtOnceOpenAnIndexOnce(t *testing.T) {
 	whole := sealedAndActive(t, 1000)
-	for round := range 10 {
+	for round := range 10 * *raceRounds {
 		dir := copyDir(t, whole, filepath.Join(t.TempDir(), "orders-0"))
 		if round%2 == 1 { // it is rebuilt on first use
 			require.NoError(t, os.Remove(segmentFile(dir, 0, ".index")))

@@ -51,6 +51,7 @@ type Log struct {
 	// maintain is held by whoever removes segments or moves the log start,
 	// so that there is one at a time. It comes before sync in lock order.
 	maintain sync.Mutex
+	heldBy   TimestampOffset // by which retention was told to be held; under maintain
 
 	// sync is held by the one who syncs for all that wait behind it. It comes
 	// before append in lock order.

@@ -81,6 +81,10 @@ type Options struct {
 	// nothing unless ApplyRetention is called, and there 0 means 7 days. A
 	// negative value means forever.
 	RetentionTime time.Duration
+	// RetentionCapsTime has ApplyRetention take a segment with a timestamp in the future
+	// to be as old as its file, by RetentionTime. Otherwise, and with Kafka, it stays
+	// until that time has passed, and with it all that is newer.
+	RetentionCapsTime bool
 
 	// FileDeleteDelay is file.delete.delay.ms: how long the files of removed
 	// segments stay in a Dir, marked ".deleted", for readers in other processes. A

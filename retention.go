@@ -72,6 +72,11 @@ type RetentionResult struct {
 	Bytes    int64 // their size
 	// Start is the log start offset afterwards.
 	Start int64
+	// HeldBy is the newest timestamp of the segment at which removal by age ended, and
+	// the last offset of the batch that has it, if that time lies more than an hour
+	// ahead of the clock: the segment stays until then, and all behind it with it. Else
+	// nil. See Options.RetentionCapsTime.
+	HeldBy *TimestampOffset
 }
 
 // ApplyRetention removes the segments that RetentionBytes, RetentionTime and
@@ -80,7 +85,7 @@ type RetentionResult struct {
 // that must stay. If all of them go a new, empty segment is begun; the log end
 // does not change. A segment counts as old as its newest record, or as its file
 // where records carry no timestamp: one record in the future keeps it, and all
-// behind it. What a Hold keeps stays.
+// behind it, which RetentionResult.HeldBy tells. What a Hold keeps stays.
 //
 // A Dir calls it every 5 minutes, as Kafka does; for a log that was opened alone
 // nothing does.
@@ -123,7 +128,9 @@ func (l *Log) applyRetention(ctx context.Context, res *RetentionResult) error {
 	if l.opts.RetentionTime < 0 {
 		return nil
 	}
-	return l.retainUnlessHeld(ctx, l.olderThan(l.opts.RetentionTime), res)
+	err := l.retainUnlessHeld(ctx, l.olderThan(l.opts.RetentionTime, res), res)
+	l.tellHeld(res.HeldBy)
+	return err
 }
 
 // decider decides whether a segment goes; next is the one behind it, or nil.
@@ -141,11 +148,21 @@ func inExcess(excess int64) decider {
 	}
 }
 
-func (l *Log) olderThan(limit time.Duration) decider {
+// olderThan notes in res what holds a segment in the future.
+func (l *Log) olderThan(limit time.Duration, res *RetentionResult) decider {
 	now := time.Now().UnixMilli()
 	return func(s, _ *segment.Segment) (bool, error) {
-		age, err := l.ageOf(s)
-		return now-age > limit.Milliseconds(), err
+		newest, err := l.ageOf(s)
+		if err == nil && newest.Timestamp > now && l.opts.RetentionCapsTime {
+			newest.Timestamp, err = s.ModTime()
+		}
+		if err != nil || now-newest.Timestamp > limit.Milliseconds() {
+			return err == nil, err
+		}
+		if newest.Timestamp > now+defaultTimestampAfterMax.Milliseconds() {
+			res.HeldBy = &newest
+		}
+		return false, nil
 	}
 }
 
@@ -169,25 +186,26 @@ func (l *Log) belowStart(_, next *segment.Segment) (bool, error) {
 	return next != nil && next.Base() <= l.start.Load(), nil
 }
 
-// ageOf is the time the segment counts from.
-func (l *Log) ageOf(s *segment.Segment) (int64, error) {
+// ageOf is the time the segment counts from, and the offset that has it.
+func (l *Log) ageOf(s *segment.Segment) (TimestampOffset, error) {
 	newest, known := s.KnownNewest()
 	if !known {
 		if err := l.acquire(s); err != nil {
-			return 0, err
+			return TimestampOffset{}, err
 		}
 		var c segment.Scanner
 		var err error
 		newest, err = s.LargestTimestamp(&c)
 		s.Release()
 		if err != nil {
-			return 0, err
+			return TimestampOffset{}, err
 		}
 	}
-	if newest.Timestamp >= 0 {
-		return newest.Timestamp, nil
+	var err error
+	if newest.Timestamp < 0 {
+		newest.Timestamp, err = s.ModTime()
 	}
-	return s.ModTime()
+	return newest, err
 }
 
 // removeLeading removes segments from the oldest on while decide says so.

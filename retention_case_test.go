@@ -295,8 +295,10 @@ func TestRetentionEndsWithItsContext(t *testing.T) {
 // K065
 func TestDeletingUpToTheEndLosesNothingThatIsAppendedMeanwhile(t *testing.T) {
 	requireNoLeak(t)
-	l := openLog(t, t.TempDir(), quick)
-	const rounds = 300
+	opts := quick
+	opts.SegmentAge = 7 * time.Millisecond
+	l := openLog(t, t.TempDir(), opts)
+	rounds := 300 * *raceRounds
 	var done atomic.Bool
 	var others sync.WaitGroup
 	others.Go(func() {
@@ -315,7 +317,7 @@ func TestDeletingUpToTheEndLosesNothingThatIsAppendedMeanwhile(t *testing.T) {
 	})
 	last := int64(-1)
 	for round := range int64(rounds) {
-		res, err := l.Append(many(5, round*5+1), nil)
+		res, err := l.Append(many(5, round*5+1), nil) // and rolls by the time of records
 		require.NoError(t, err)
 		require.Equal(t, last+1, res.BaseOffset)
 		last = res.LastOffset

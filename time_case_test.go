@@ -1,7 +1,9 @@
 package seglog_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"strings"
@@ -204,13 +206,15 @@ func TestASegmentWithoutTimestampsIsAsOldAsItsFile(t *testing.T) {
 // K036
 func TestOneRecordInTheFutureHoldsItsSegmentAndAllBehindIt(t *testing.T) {
 	now := time.Now()
-	old := now.Add(-30 * day).UnixMilli()
-	opts := seglog.Options{RetentionTime: 7 * day, SegmentAge: 100 * 365 * day, Sync: seglog.SyncNever, TimestampAfterMax: -1}
+	old, future := now.Add(-30*day).UnixMilli(), now.AddDate(10, 0, 0).UnixMilli()
+	var told bytes.Buffer
+	opts := seglog.Options{RetentionTime: 7 * day, SegmentAge: 100 * 365 * day, Sync: seglog.SyncNever, TimestampAfterMax: -1,
+		Logger: slog.New(slog.NewTextHandler(&told, nil))}
 	l := openLog(t, t.TempDir(), opts)
 	for o := range int64(300) {
 		ts := old + o
 		if o == 150 {
-			ts = now.AddDate(10, 0, 0).UnixMilli()
+			ts = future
 		}
 		if o == 100 || o == 200 {
 			_, err := l.Roll()
@@ -223,7 +227,32 @@ func TestOneRecordInTheFutureHoldsItsSegmentAndAllBehindIt(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(100), gone.Start)
 		require.Equal(t, []int64{100, 200}, bases(t, l))
+		require.Equal(t, &seglog.TimestampOffset{Timestamp: future, Offset: 150}, gone.HeldBy)
 	}
+	require.Equal(t, 1, strings.Count(told.String(), "held by a time in the future"), "%s", &told)
+	require.Contains(t, told.String(), "offset=150")
+
+	// With the cap the files count, which are new, and then old.
+	opts.RetentionCapsTime = true
+	l = reopen(t, l, opts)
+	gone, err := l.ApplyRetention(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, seglog.RetentionResult{Start: 100}, gone)
+	age(t, l.Dir(), 8*day)
+	gone, err = l.ApplyRetention(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(300), gone.Start)
+	require.Equal(t, 2, gone.Segments)
+	require.Nil(t, gone.HeldBy)
+}
+
+// A clock that is a little slow is no reason to tell of the future.
+func TestAnHourAheadIsNotTheFuture(t *testing.T) {
+	l := openLog(t, t.TempDir(), seglog.Options{RetentionTime: day, Sync: seglog.SyncNever})
+	appendEach(t, l, one(time.Now().Add(50*time.Minute).UnixMilli(), "r"))
+	gone, err := l.ApplyRetention(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, seglog.RetentionResult{}, gone)
 }
 
 // K037

@@ -121,11 +121,16 @@ func (o *trimOptions) plan(dir string) (trimmed, error) {
 	n := leading(all, func(_ seglog.SegmentInfo, next *seglog.SegmentInfo) bool {
 		return next != nil && next.BaseOffset <= start
 	})
-	more, err := o.retention(dir, all[n:])
+	more, err := o.retention(log, all[n:])
 	if err != nil {
 		return trimmed{}, err
 	}
 	n += more
+	if o.olderThan > 0 && n < len(all) {
+		if err := o.warnOfFuture(log, all[n]); err != nil {
+			return trimmed{}, err
+		}
+	}
 	switch {
 	case n == len(all):
 		start = bounds.End
@@ -136,7 +141,7 @@ func (o *trimOptions) plan(dir string) (trimmed, error) {
 }
 
 // retention counts the segments that are too old or too much.
-func (o *trimOptions) retention(dir string, all []seglog.SegmentInfo) (int, error) {
+func (o *trimOptions) retention(log *seglog.Log, all []seglog.SegmentInfo) (int, error) {
 	var failed error
 	excess := -o.keepSize
 	for _, s := range all {
@@ -147,7 +152,7 @@ func (o *trimOptions) retention(dir string, all []seglog.SegmentInfo) (int, erro
 		case failed != nil || next == nil && s.Size == 0:
 			return false
 		case o.olderThan > 0:
-			at, err := o.newest(dir, s)
+			at, err := o.newest(log.Dir(), s)
 			failed = err
 			return err == nil && o.app.Now().UnixMilli()-at > o.olderThan.Milliseconds()
 		case o.keepSize > 0:
@@ -157,6 +162,21 @@ func (o *trimOptions) retention(dir string, all []seglog.SegmentInfo) (int, erro
 		return false
 	})
 	return n, failed
+}
+
+// warnOfFuture tells what else would not be seen: that a segment stays, and all behind
+// it, because of one time that is more than an hour ahead.
+func (o *trimOptions) warnOfFuture(log *seglog.Log, s seglog.SegmentInfo) error {
+	if s.MaxTimestamp <= o.app.Now().Add(time.Hour).UnixMilli() {
+		return nil
+	}
+	at, found, err := log.OffsetForTime(s.MaxTimestamp)
+	if err != nil || !found {
+		return err
+	}
+	o.app.Warnf("%020d stays, and all behind it: held by a future time at offset %d, %s", s.BaseOffset, at.Offset,
+		timeTextSeconds(at.Timestamp))
+	return nil
 }
 
 // newest is the time that the age of a segment counts from.
