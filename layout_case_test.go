@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/stretchr/testify/require"
 )
 
@@ -355,6 +356,23 @@ func TestOffsetsAreNotGivenOutAgainWhenTheDataIsLost(t *testing.T) {
 		writeFile(t, filepath.Join(broker, "recovery-point-offset-checkpoint"), []byte("0\n1\norders 0 800\n"))
 		check(t, dir, 800)
 	})
+	for name, snapshots := range map[string]map[int64][]byte{
+		"a broker's, with a snapshot that is newer":          {600: producerstate.Append(nil, nil), 800: producerstate.Append(nil, nil)},
+		"a broker's, with a damaged snapshot behind a newer": {800: producerstate.Append(nil, nil), 900: noise(50)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			broker := t.TempDir()
+			dir := filepath.Join(broker, "orders-0")
+			require.NoError(t, os.Mkdir(dir, 0o755))
+			writeFile(t, filepath.Join(broker, "meta.properties"), []byte("version=1\n"))
+			writeFile(t, filepath.Join(broker, "log-start-offset-checkpoint"), []byte("0\n1\norders 0 500\n"))
+			writeFile(t, filepath.Join(broker, "recovery-point-offset-checkpoint"), []byte("0\n1\norders 0 500\n"))
+			for offset, data := range snapshots {
+				writeFile(t, segmentFile(dir, offset, ".snapshot"), data)
+			}
+			check(t, dir, 800)
+		})
+	}
 }
 
 // Bad input: files that are not what their suffix says.
@@ -444,6 +462,11 @@ func TestOpeningAndClosingDoesNotMakeFilesLookNew(t *testing.T) {
 		_ = segments(t, l)
 		_ = offsetForTime(t, l, 15)
 		closeLog(t, l)
+		requireUntouched(t, dir, before)
+		_, err := seglog.Verify(t.Context(), dir, seglog.VerifyOptions{})
+		require.NoError(t, err)
+		_, err = seglog.Repair(t.Context(), dir, seglog.RepairOptions{})
+		require.NoError(t, err)
 		requireUntouched(t, dir, before)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/segment"
@@ -393,10 +394,15 @@ func (l *Log) brokerState() checkpoint.State {
 // thousand partitions.
 const maxCheckpoint = 64 << 20
 
-// begin makes the first segment. If the state file knows of offsets that were
-// in use, the segments are lost; their offsets are not given out again.
+// begin makes the first segment. If the state file, or a snapshot of producers, knows
+// of offsets that were in use, the segments are lost; their offsets are not given out
+// again.
 func (l *Log) begin() error {
-	base := l.state.LogStartOffset
+	base, err := l.lastSnapshot()
+	if err != nil {
+		return err
+	}
+	base = max(base, l.state.LogStartOffset)
 	if l.state.RecoveryPoint < unknownOffset {
 		base = max(base, l.state.RecoveryPoint)
 	}
@@ -438,6 +444,25 @@ func (l *Log) begin() error {
 	l.end.Store(base)
 	l.drawJitterLocked()
 	return nil
+}
+
+// lastSnapshot is the offset of the latest snapshot of producers that is good, or 0.
+// Everything below it was written once.
+func (l *Log) lastSnapshot() (int64, error) {
+	offsets, err := producerstate.List(l.opts.FS, l.dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, offset := range slices.Backward(offsets) {
+		var damaged *producerstate.CorruptError
+		switch _, err := producerstate.ReadFile(l.opts.FS, filepath.Join(l.dir, layout.SnapshotName(offset))); {
+		case err == nil:
+			return offset, nil
+		case !errors.As(err, &damaged):
+			return 0, err
+		}
+	}
+	return 0, nil
 }
 
 // openTail makes the last segment the active one, recovering what needs it.
@@ -694,19 +719,23 @@ func (l *Log) setAside(s *segment.Segment) error {
 		return err
 	}
 	for _, path := range s.Paths() {
-		name, err := l.freeName(filepath.Base(path))
-		if err != nil {
+		if err := l.putAside(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		err = l.opts.FS.Rename(path, filepath.Join(l.dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		l.recovery.SetAside = append(l.recovery.SetAside, name)
 	}
+	return nil
+}
+
+// putAside keeps a file under a name that nobody looks at.
+func (l *Log) putAside(path string) error {
+	name, err := l.freeName(filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	if err := l.opts.FS.Rename(path, filepath.Join(l.dir, name)); err != nil {
+		return err
+	}
+	l.recovery.SetAside = append(l.recovery.SetAside, name)
 	return nil
 }
 
