@@ -138,21 +138,29 @@ func (e epochsOf) with(b record.Batch) epochsOf {
 }
 
 // readEpochs reads what is known of leader epochs. If the file is lost or damaged
-// collectEpochs makes it anew, unless the log is read-only.
+// collectEpochs makes it anew, unless the log is read-only; a damaged one is kept under
+// another name.
 func (l *Log) readEpochs() error {
 	entries, err := leaderepoch.ReadFile(l.opts.FS, l.epochPath())
 	// A crash may leave an empty file of a broker.
 	lost := err != nil || len(entries) == 0
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, checkpoint.ErrCorrupt) {
+	damaged := errors.Is(err, checkpoint.ErrCorrupt)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !damaged {
 		return err
 	}
 	if l.epochs, err = leaderepoch.New(entries); err != nil {
-		lost = true
+		lost, damaged = true, true
 		if l.epochs, err = leaderepoch.New(nil); err != nil {
 			return err
 		}
 	}
-	l.append.epochsLost = lost && !l.opts.ReadOnly
+	if l.opts.ReadOnly {
+		return nil
+	}
+	l.append.epochsLost = lost
+	if damaged {
+		return l.putAside(l.epochPath())
+	}
 	return nil
 }
 

@@ -644,6 +644,7 @@ func TestALostListOfAbortedTransactionsIsMadeAgain(t *testing.T) {
 	harms := map[string]func([]byte) []byte{
 		"missing":                func([]byte) []byte { return nil },
 		"half an entry more":     func(b []byte) []byte { return append(b, b[:20]...) },
+		"zeros":                  func([]byte) []byte { return make([]byte, 34+20) },
 		"another version":        func(b []byte) []byte { b[1] = 7; return b },
 		"below the segment":      func(b []byte) []byte { binary.BigEndian.PutUint64(b[18:], 0); return b },
 		"in falling order":       func(b []byte) []byte { return append(b[34:68:68], b[:34]...) },
@@ -890,7 +891,19 @@ func TestLostLeaderEpochsAreFoundInTheLog(t *testing.T) {
 			} else {
 				writeFile(t, path, []byte(content))
 			}
+			ro := quick
+			ro.ReadOnly = true
+			before := traces(t, dir)
+			closeLog(t, openLog(t, dir, ro))
+			requireUntouched(t, dir, before)
 			l := openLog(t, dir, quick)
+			aside := filepath.Join(dir, layout.LeaderEpochCheckpointName+".cut")
+			if content == "" || content == "0\n" || content == "missing" { // then it holds nothing
+				require.NoFileExists(t, aside)
+			} else {
+				require.Equal(t, content, string(readFile(t, aside)))
+				require.Contains(t, stats(t, l).Recovery.SetAside, filepath.Base(aside))
+			}
 			require.Equal(t, int32(2), l.LeaderEpoch(), "%q", content)
 			require.Equal(t, seglog.EpochEnd{Epoch: 0, EndOffset: 2}, l.EndOffsetForEpoch(0), "%q", content)
 			require.Equal(t, seglog.EpochEnd{Epoch: 1, EndOffset: 4}, l.EndOffsetForEpoch(1), "%q", content)

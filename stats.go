@@ -140,7 +140,8 @@ type Recovery struct {
 	// SetAside lists files that hold what was cut and may be worth a look: good
 	// batches behind the damage, in a file named after the log, the position and
 	// their hash, and, with ".cut" appended to their names, the files of segments
-	// behind it. They never take the place of earlier ones.
+	// behind it and a damaged file of leader epochs. They never take the place of
+	// earlier ones.
 	SetAside []string
 	// Removed lists leftovers that were deleted: ".deleted" and ".cleaned"
 	// files, temporary files, indexes without a log, and what a ".swap" set
