@@ -399,8 +399,8 @@ func (l *Log) analyze(b []byte) (write, error) {
 		if err == nil && batch.Magic() != record.MagicV2 {
 			err = fmt.Errorf("magic %d, want %d: %w", batch.Magic(), record.MagicV2, record.ErrUnsupported)
 		}
-		if err == nil && batch.Codec() != record.None {
-			err = it.CheckSize(batch)
+		if err == nil {
+			err = readable(batch, it)
 		}
 		if err != nil {
 			return w, fmt.Errorf("batch at byte %d: %w", pos, invalid(err))
@@ -416,6 +416,23 @@ func (l *Log) analyze(b []byte) (write, error) {
 		pos += batch.Size()
 	}
 	return w, nil
+}
+
+// readable refuses a batch whose records could not be read, as far as that costs no
+// decompression: those that are not compressed must rise in offset.
+func readable(b record.Batch, it *record.Iterator) error {
+	if b.Codec() != record.None {
+		return it.CheckSize(b)
+	}
+	if err := it.Reset(b); err != nil {
+		return err
+	}
+	for last := b.BaseOffset() - 1; it.Next(); last = it.Record().Offset {
+		if offset := it.Record().Offset; offset <= last || offset > b.LastOffset() {
+			return fmt.Errorf("%w: record of offset %d, want %d to %d", ErrUnexpectedOffset, offset, last+1, b.LastOffset())
+		}
+	}
+	return it.Err()
 }
 
 func (w *write) take(b record.Batch, it *record.Iterator) {

@@ -207,6 +207,14 @@ func TestReplicatedBatchesMustFollow(t *testing.T) {
 		{"batches that overlap", join(plainBatch(t, 13, 15), plainBatch(t, 15, 17)), 15, 17},
 		{"the same batch twice", join(plainBatch(t, 13, 15), plainBatch(t, 13, 15)), 13, 15},
 	}
+	disorder := func(deltas ...byte) []byte {
+		b := batchAt(t, record.BuilderOptions{BaseOffset: 13}, at(13, 1, "a"), at(14, 1, "b"), at(15, 1, "c"))
+		for i, delta := range deltas { // records of 8 bytes; before the delta are length, attributes and time
+			b[record.HeaderSize+8*i+3] = 2 * delta
+		}
+		binary.BigEndian.PutUint32(b[23:], 7)
+		return setCRC(b)
+	}
 	l := openLog(t, t.TempDir(), quick)
 	require.NoError(t, l.TruncateFullyAndStartAt(10))
 	res, err := l.AppendReplicated(plainBatch(t, 10, 12), nil)
@@ -225,6 +233,13 @@ func TestReplicatedBatchesMustFollow(t *testing.T) {
 			require.Equal(t, before, readFile(t, path))
 		})
 	}
+	for name, deltas := range map[string][]byte{"13, 15, 14": {0, 2, 1}, "13, 13, 14": {0, 0, 1}, "13, 14, 21": {0, 1, 8}} {
+		_, err := l.AppendReplicated(disorder(deltas...), nil)
+		require.ErrorIs(t, err, seglog.ErrUnexpectedOffset, name)
+		require.ErrorIs(t, err, seglog.ErrInvalidBatch, name)
+		require.Equal(t, int64(13), l.Offsets().End)
+		require.Equal(t, before, readFile(t, path))
+	}
 	_, err = l.AppendReplicated(plainBatch(t, 20, 22), nil)
 	require.NoError(t, err, "a gap is kept")
 	require.Equal(t, spans(span(10, 12), span(20, 22)), offsetsOf(readAll(t, l, 10)))
@@ -239,6 +254,12 @@ func TestReplicatedBatchesBelowTheStartOfAnEmptyLogAreRefused(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, seglog.AppendOffsetError{FirstOffset: 4, LastOffset: 6, Want: 7}, *refused)
 	require.Equal(t, seglog.Offsets{Start: 7, Durable: 7, End: 7}, l.Offsets())
+	begun := openLog(t, t.TempDir(), quick)
+	require.NoError(t, begun.TruncateFullyAndStartAt(100))
+	_, err = begun.AppendReplicated(plainBatch(t, 50, 50), nil)
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, seglog.AppendOffsetError{FirstOffset: 50, LastOffset: 50, Want: 100}, *refused)
+	require.Zero(t, fileSize(t, segmentFile(begun.Dir(), 100, ".log")))
 	_, err = l.AppendReplicated(plainBatch(t, 100, 100), nil)
 	require.NoError(t, err)
 	require.Equal(t, []int64{100}, offsetsOf(readAll(t, l, 7)))
