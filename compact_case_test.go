@@ -528,3 +528,32 @@ func TestCompactionOnADiskThatKeepsOpenFiles(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.Zero(t, disk.Open()+disk.Mapped())
 }
+
+// A batch with append time keeps its flag and its time, whatever is taken out of it.
+func TestAppendTimeSurvivesCompaction(t *testing.T) {
+	for _, codec := range []record.Codec{record.None, record.Gzip} {
+		dir := t.TempDir()
+		l := openLog(t, dir, compacted)
+		records := []seglog.Record{}
+		for i, key := range []string{"a", "b", "a", "c"} {
+			records = append(records, seglog.Record{Offset: int64(i), Timestamp: 1000 + int64(10*i), Key: []byte(key), Value: []byte("v")})
+		}
+		_, err := l.AppendReplicated(batchAt(t, record.BuilderOptions{Codec: codec, TimestampType: record.LogAppendTime, LogAppendTime: 5000}, records...), nil)
+		require.NoError(t, err)
+		put(t, l, "c", "newer")
+		rollLog(t, l)
+		compact(t, l, nil)
+		require.Equal(t, []string{"1 b=v", "2 a=v", "4 c=newer"}, contents(t, l))
+		for range 2 {
+			for _, r := range readAll(t, l, 0)[:2] {
+				require.Equal(t, int64(5000), r.Timestamp)
+			}
+			require.Equal(t, int64(1), offsetForTime(t, l, 4999))
+			first := batchesOf(t, dir, 0)[0]
+			require.Equal(t, record.LogAppendTime, first.TimestampType())
+			require.Equal(t, int64(5000), first.MaxTimestamp())
+			require.Equal(t, codec, first.Codec())
+			l = reopen(t, l, compacted)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package seglog_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -104,6 +105,87 @@ func TestOpenFilesAreBoundedAcrossAllLogs(t *testing.T) {
 			}
 		})
 	}
+}
+
+var (
+	handleLogs     = flag.Int("handles.logs", 15, "logs of which each segment is read")
+	handleSegments = flag.Int("handles.segments", 20, "segments of each of them")
+)
+
+// However many segments there are, opening their logs opens none of them but the
+// last ones, and reading each leaves no more open than the limit.
+func TestReadingManySegmentsOfManyLogsLeavesFewOpen(t *testing.T) {
+	const limit = 8
+	logs, segments := *handleLogs, *handleSegments
+	dir := t.TempDir()
+	opts := manual
+	opts.MaxOpenSegments, opts.Log.SegmentIndexBytes = limit, 256
+	d := openDir(t, dir, opts)
+	for i := range logs {
+		l := create(t, d, "topic", int32(i))
+		for range segments {
+			appendEach(t, l, many(2, 1)...)
+			rollLog(t, l)
+		}
+	}
+	require.NoError(t, d.Close())
+	before := openMappings(t, dir)
+	require.Zero(t, before+descriptorsIn(t, dir))
+	requireFew := func() {
+		t.Helper()
+		require.LessOrEqual(t, descriptorsIn(t, dir), 3*(limit+limit/8+1)+8)
+		require.LessOrEqual(t, openMappings(t, dir), 2*(limit+limit/8+1))
+	}
+	d = openDir(t, dir, opts)
+	for i := range logs {
+		l := partition(t, d, "topic", int32(i))
+		require.Equal(t, int64(2*segments), l.Offsets().End)
+	}
+	requireFew()
+	for i := range logs {
+		require.Len(t, readAll(t, partition(t, d, "topic", int32(i)), 0), 2*segments)
+		requireFew()
+	}
+	for round := range segments {
+		for i := range logs {
+			r, err := partition(t, d, "topic", int32(i)).Get(int64(2*round + 1))
+			require.NoError(t, err)
+			require.Equal(t, int64(2), r.Timestamp)
+		}
+	}
+	requireFew()
+	require.NoError(t, d.Close())
+	require.Zero(t, openMappings(t, dir)+descriptorsIn(t, dir))
+}
+
+// What is removed is let go of at once. Descriptors and mappings of removed files
+// count here.
+func TestSegmentsThatComeAndGoLeaveNothingOpen(t *testing.T) {
+	dir := t.TempDir()
+	opts := quick
+	opts.SegmentIndexBytes, opts.IndexIntervalBytes = 256, 1
+	l := openLog(t, dir, opts)
+	var files, mappings int
+	for i := range 40 * *raceRounds {
+		appendEach(t, l, many(3, 1)...)
+		_, err := l.Get(l.Offsets().Start)
+		require.NoError(t, err)
+		if i%3 == 2 {
+			require.NoError(t, l.TruncateTo(l.Offsets().End-2))
+		}
+		rollLog(t, l)
+		waitForRecoveryPoint(t, l, l.Offsets().End) // until what runs behind a roll has ended
+		require.NoError(t, l.DeleteBefore(l.Offsets().End))
+		if i == 10 {
+			files, mappings = descriptorsIn(t, dir), openMappings(t, dir)
+		}
+		if i > 10 {
+			require.LessOrEqual(t, descriptorsIn(t, dir), files+6) // and what the background is at
+			require.LessOrEqual(t, openMappings(t, dir), mappings+2)
+		}
+	}
+	closeLog(t, l)
+	require.Zero(t, descriptorsIn(t, dir)+openMappings(t, dir))
 }
 
 // A log that was closed because it was idle leaves the same indexes as one that was

@@ -1,6 +1,7 @@
 package seglog_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -346,4 +347,57 @@ func TestFilesLeftToBeRemovedGoAfterTheNextOpen(t *testing.T) {
 		pass(45 * time.Second)
 		require.Zero(t, deletedFiles(t, dir))
 	})
+}
+
+// A reader in a segment that retention removes, whose files stay for a while or not, gets
+// to the end of it or is told that it was removed; and Close waits neither for it nor for
+// the files.
+func TestAReaderOfASegmentThatIsRemovedDoesNotKeepADirFromClosing(t *testing.T) {
+	for _, delay := range []time.Duration{time.Minute, -1} {
+		t.Run(delay.String(), func(t *testing.T) {
+			requireNoLeak(t)
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				opts := seglog.DirOptions{Log: seglog.Options{Sync: seglog.SyncNever, RetentionTime: time.Hour, FileDeleteDelay: delay}}
+				d := openDir(t, dir, opts)
+				l := create(t, d, "topic", 0)
+				appendEach(t, l, aged(300, 2*time.Hour)...)
+				rollLog(t, l)
+				appendEach(t, l, aged(3, 0)...)
+				next := int64(0)
+				for r, err := range l.Records(t.Context(), 0, &seglog.IterOptions{Follow: true}) {
+					if err != nil {
+						var out *seglog.OffsetError
+						if !errors.Is(err, seglog.ErrClosed) {
+							require.ErrorAs(t, err, &out)
+							require.Equal(t, seglog.OffsetError{Offset: next, Start: 300, End: 303}, *out)
+						}
+						break
+					}
+					require.Equal(t, next, r.Offset)
+					switch next++; next {
+					case 3:
+						gone, err := l.ApplyRetention(t.Context())
+						require.NoError(t, err)
+						require.Equal(t, 1, gone.Segments)
+						if delay > 0 {
+							require.Equal(t, 3, deletedFiles(t, dir))
+						}
+					case 303:
+						require.NoError(t, d.Close())
+					}
+				}
+				require.GreaterOrEqual(t, next, int64(3))
+				began := time.Now()
+				require.NoError(t, d.Close())
+				require.Less(t, time.Since(began), time.Second, "the clock stands still unless someone waits for it")
+
+				d = openDir(t, dir, opts)
+				require.Equal(t, span(300, 302), offsetsOf(readAll(t, partition(t, d, "topic", 0), 300)))
+				pass(2 * time.Minute)
+				require.Zero(t, deletedFiles(t, dir))
+				require.NoError(t, d.Close())
+			})
+		})
+	}
 }

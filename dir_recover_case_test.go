@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/logtest"
 )
 
 // killDir returns a copy of a directory as it is while it is open.
@@ -210,4 +211,76 @@ func TestManyPartitionsOpenAtOnce(t *testing.T) {
 	require.NotEqual(t, before["recovery-point-offset-checkpoint"], after["recovery-point-offset-checkpoint"])
 	require.Equal(t, strings.Replace(before["recovery-point-offset-checkpoint"], "topic3 10 0\n", "topic3 10 1\n", 1), after["recovery-point-offset-checkpoint"])
 	require.Contains(t, after, ".kafka_cleanshutdown")
+}
+
+// The marker of a clean shutdown goes, durably, before any log is touched: wherever a
+// load is cut short, either all logs are as they were closed, or the next load looks for
+// what the crash has left.
+func TestTheCleanMarkerGoesBeforeAnyLogIsTouched(t *testing.T) {
+	const marker = "logs/.kafka_cleanshutdown"
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprint("a log alone: ", alone), func(t *testing.T) {
+			disk := logtest.NewDisk(logtest.DiskOptions{})
+			opts := manual
+			opts.FS, opts.Log.SegmentIndexBytes = disk.FS(), 256
+			d := openDir(t, "logs", opts)
+			for _, topic := range []string{"a", "b"} {
+				appendEach(t, create(t, d, topic, 0), many(5, 1)...)
+			}
+			require.NoError(t, d.Close())
+			disk.SyncAll()
+			files := func(disk *logtest.Disk) map[string]string {
+				all := map[string]string{}
+				for _, dir := range []string{"logs/a-0", "logs/b-0"} {
+					names, err := disk.ReadDir(dir)
+					require.NoError(t, err)
+					for _, name := range names {
+						if name != ".lock" {
+							data, err := disk.ReadFile(dir + "/" + name)
+							require.NoError(t, err)
+							all[dir+"/"+name] = string(data)
+						}
+					}
+				}
+				return all
+			}
+			closed := files(disk)
+			marked, unmarked := 0, 0
+			disk.OnCrash(*crashStates/4, 1, nil, func(c logtest.Crash) {
+				if _, err := c.Disk.ReadFile(marker); err == nil {
+					marked++
+					require.Equal(t, closed, files(c.Disk), "%s", c)
+					return
+				}
+				unmarked++
+				log, err := c.Disk.ReadFile(segmentFile("logs/a-0", 0, ".log"))
+				require.NoError(t, err)
+				require.NoError(t, c.Disk.WriteFile(segmentFile("logs/a-0", 0, ".log"), append(log, "torn"...)))
+				again := manual
+				again.FS = c.Disk.FS()
+				d, err := seglog.OpenDir("logs", again)
+				require.NoError(t, err, "%s", c)
+				require.False(t, d.Stats().Clean)
+				l := partition(t, d, "a", 0)
+				require.Len(t, stats(t, l).Recovery.Cut, 1, "%s", c)
+				require.Equal(t, span(0, 4), offsetsOf(readAll(t, l, 0))[:5])
+				require.NoError(t, d.Close())
+			})
+			if alone {
+				l, err := seglog.Open("logs/a-0", seglog.Options{FS: disk.FS(), Sync: seglog.SyncNever, SegmentIndexBytes: 256})
+				require.NoError(t, err)
+				appendEach(t, l, many(2, 10)...)
+				disk.OnOp(nil)
+				require.NoError(t, l.Close())
+			} else {
+				d := openDir(t, "logs", opts)
+				appendEach(t, partition(t, d, "a", 0), many(2, 10)...)
+				partition(t, d, "b", 0)
+				disk.OnOp(nil)
+				require.NoError(t, d.Close())
+			}
+			require.Positive(t, marked)
+			require.Positive(t, unmarked)
+		})
+	}
 }

@@ -3,14 +3,24 @@ package seglog_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seglog/seglog"
 	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/logtest"
+	"github.com/seglog/seglog/record"
 )
 
 // clumsy is a workload that goes on whatever fails, as a program does that logs
@@ -334,5 +344,409 @@ func TestADirectoryThatSomeoneElseMadeIsOnDiskBeforeItsRecords(t *testing.T) {
 		require.Len(t, readAll(t, again, 0), 3, "%s", state)
 		require.NoError(t, again.Close())
 	}
+	require.NoError(t, l.Close())
+}
+
+// Where the cut of a partial append fails as well, nothing is written behind it until the
+// log is opened again.
+func TestNothingIsWrittenBehindAPartialAppendThatCannotBeCut(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := seglog.Options{FS: disk.FS()}
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(5, 0)...)
+	before, err := disk.ReadFile(segmentFile("log", 0, ".log"))
+	require.NoError(t, err)
+	large := one(9, strings.Repeat("x", 1000))
+	disk.FailAfter(logtest.Calls{Kind: logtest.Write, Name: "*.log", Nth: 1}, 700, syscall.ENOSPC)
+	disk.Fail(logtest.Calls{Kind: logtest.Truncate, Name: "*.log"}, syscall.EIO)
+	_, err = l.Append([]seglog.Record{large}, nil)
+	require.ErrorIs(t, err, seglog.ErrFailed)
+	refused := func() {
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if _, err := l.Append([]seglog.Record{large}, nil); !errors.Is(err, seglog.ErrFailed) || !errors.Is(err, syscall.ENOSPC) {
+					t.Errorf("the first failure is not what is said: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, int64(5), l.Offsets().End)
+		require.Equal(t, span(0, 4), offsetsOf(readAll(t, l, 0)))
+		after, err := disk.ReadFile(segmentFile("log", 0, ".log"))
+		require.NoError(t, err)
+		require.Len(t, after, len(before)+700)
+	}
+	refused()
+	disk.Heal()
+	refused()
+	_ = l.Close()
+	l, err = seglog.Open("log", opts)
+	require.NoError(t, err)
+	require.Len(t, stats(t, l).Recovery.Cut, 1)
+	_, err = l.Append([]seglog.Record{large}, nil)
+	require.NoError(t, err)
+	require.Equal(t, span(0, 5), offsetsOf(readAll(t, l, 0)))
+	require.NoError(t, l.Close())
+}
+
+// A file system that moves a few bytes at a time makes the same files as one that does
+// as it is told, and all that reads them finds the same.
+func TestShortReadsAndWritesMakeNoDifference(t *testing.T) {
+	opts := seglog.Options{SegmentBytes: 4000, SegmentIndexBytes: 512, IndexIntervalBytes: 300, CleanupPolicy: seglog.CleanupCompactDelete,
+		TimestampAfterMax: -1, RetentionTime: -1, ProducerIDExpiration: math.MaxInt64}
+	work := func(disk *logtest.Disk) {
+		o := opts
+		o.FS = disk.FS()
+		l, err := seglog.Open("log", o)
+		require.NoError(t, err)
+		sequence := int32(0)
+		for i := range int64(60) {
+			base := l.Offsets().End
+			key := seglog.Record{Offset: base, Timestamp: 100 + i, Key: fmt.Appendf(nil, "key %d", i%7), Value: noise(int(50 + i))}
+			batch := record.BuilderOptions{BaseOffset: base, Codec: record.Codec(i % 5)}
+			if i%3 == 0 {
+				batch.Producer, batch.Transactional = &record.Producer{ID: 7, Epoch: 1, BaseSequence: sequence}, true
+				sequence++
+			}
+			_, err := l.AppendReplicated(batchAt(t, batch, key), nil)
+			require.NoError(t, err)
+			if i%10 == 9 {
+				_, err := l.AppendReplicated(marker(t, l.Offsets().End, 7, record.ControlType(i/10%2)), nil)
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, l.TruncateTo(l.Offsets().End-3))
+		_, err = l.Roll()
+		require.NoError(t, err)
+		_, err = l.Compact(t.Context(), &seglog.CompactOptions{Full: true, Now: time.UnixMilli(1000)})
+		require.NoError(t, err)
+		require.NoError(t, l.DeleteBefore(15))
+		require.NoError(t, l.Close())
+
+		// Indexes, and what is known of producers and epochs, are made anew.
+		names, err := disk.ReadDir("log")
+		require.NoError(t, err)
+		for _, name := range names {
+			switch filepath.Ext(name) {
+			case ".index", ".timeindex", ".snapshot", ".txnindex":
+				require.NoError(t, disk.FS().Remove("log/"+name))
+			}
+		}
+		require.NoError(t, disk.FS().Remove("log/leader-epoch-checkpoint"))
+		l, err = seglog.Open("log", o)
+		require.NoError(t, err)
+		_ = segments(t, l)
+		_ = committed(t, l)
+		require.NoError(t, l.Close())
+		report, err := seglog.Verify(t.Context(), "log", seglog.VerifyOptions{FS: o.FS})
+		require.NoError(t, err)
+		require.Zero(t, report.Damage, "%v", report.Problems)
+		_, err = seglog.Recover(t.Context(), "log", "copy", seglog.RecoverOptions{FS: o.FS})
+		require.NoError(t, err)
+	}
+	files := func(disk *logtest.Disk) map[string]string {
+		all := map[string]string{}
+		for _, dir := range []string{"log", "copy"} {
+			names, err := disk.ReadDir(dir)
+			require.NoError(t, err)
+			for _, name := range names {
+				data, err := disk.ReadFile(dir + "/" + name)
+				require.NoError(t, err)
+				all[dir+"/"+name] = string(data)
+			}
+		}
+		return all
+	}
+	found := func(disk *logtest.Disk) (all []string) {
+		l, err := seglog.Open("log", seglog.Options{FS: disk.FS(), ReadOnly: true})
+		require.NoError(t, err)
+		for r, err := range l.Records(t.Context(), 15, &seglog.IterOptions{Isolation: seglog.ReadCommitted}) {
+			require.NoError(t, err)
+			got, err := l.Get(r.Offset)
+			require.NoError(t, err)
+			at := offsetForTime(t, l, r.Timestamp)
+			all = append(all, fmt.Sprintf("%d %d %d %s %x", r.Offset, at, got.Timestamp, r.Key, r.Value))
+		}
+		require.NotEmpty(t, all)
+		require.NoError(t, l.Close())
+		return all
+	}
+	whole, short := logtest.NewDisk(logtest.DiskOptions{}), logtest.NewDisk(logtest.DiskOptions{})
+	short.Shorten(logtest.Calls{Kind: logtest.Read}, 7)
+	short.Shorten(logtest.Calls{Kind: logtest.Write}, 13)
+	work(whole)
+	work(short)
+	require.Greater(t, short.Failed(), 1000)
+	require.Equal(t, files(whole), files(short))
+	require.Equal(t, found(whole), found(short))
+}
+
+// nameFS counts the names that are made, and how often a directory is synced for them.
+type nameFS struct {
+	vfs.FS
+	made, synced atomic.Int64
+}
+
+func (n *nameFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	if flag&os.O_CREATE != 0 {
+		if _, err := n.FS.Stat(name); err != nil {
+			n.made.Add(1)
+		}
+	}
+	return n.FS.OpenFile(name, flag, perm)
+}
+
+func (n *nameFS) Rename(from, to string) error {
+	n.made.Add(1)
+	return n.FS.Rename(from, to)
+}
+
+func (n *nameFS) SyncDir(name string) error {
+	n.synced.Add(1)
+	return n.FS.SyncDir(name)
+}
+
+// That a name is on disk when the first record behind it is acknowledged is shown by
+// TestNothingDurableIsLostInAPowerCut.
+func TestADirectoryIsSyncedForNewNamesAndNotForAppends(t *testing.T) {
+	counted := &nameFS{FS: logtest.NewDisk(logtest.DiskOptions{}).FS()}
+	l, err := seglog.Open("log", seglog.Options{FS: counted})
+	require.NoError(t, err)
+	appendEach(t, l, many(1, 0)...)
+	before := counted.synced.Load()
+	appendEach(t, l, many(50, 10)...)
+	require.Equal(t, before, counted.synced.Load(), "nothing has got a name")
+	for range 10 {
+		rollLog(t, l)
+		appendEach(t, l, many(20, 100)...)
+	}
+	require.NoError(t, l.Close())
+	require.LessOrEqual(t, counted.synced.Load(), counted.made.Load()+2)
+}
+
+// The first failure of a sync stays: nothing later says that the records are on disk, and
+// what the state says was on disk does not change.
+func TestAFailedSyncIsNotMadeGoodByALaterOne(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := seglog.Options{FS: disk.FS(), Sync: seglog.SyncNever}
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(3, 0)...)
+	require.NoError(t, l.Sync())
+	state, err := disk.ReadFile("log/seglog.state")
+	require.NoError(t, err)
+	appendEach(t, l, many(3, 10)...)
+	disk.FailAndForget(logtest.Calls{Kind: logtest.Sync, Name: "*.log", Nth: 1}, syscall.EIO)
+	for name, call := range map[string]func() error{
+		"sync":   l.Sync,
+		"append": func() error { _, err := l.Append(many(1, 20), nil); return err },
+		"wait":   func() error { return l.WaitDurable(t.Context(), 5) },
+		"roll":   func() error { _, err := l.Roll(); return err },
+		"delete": func() error { return l.DeleteBefore(2) },
+	} {
+		if name != "sync" {
+			require.ErrorIs(t, l.Sync(), syscall.EIO, name)
+		}
+		for range 2 {
+			require.ErrorIs(t, call(), seglog.ErrFailed, name)
+			require.ErrorIs(t, call(), syscall.EIO, name)
+		}
+		require.Equal(t, int64(3), l.Offsets().Durable)
+	}
+	require.Equal(t, span(0, 5), offsetsOf(readAll(t, l, 0)), "reading goes on")
+	_ = l.Close()
+	after, err := disk.ReadFile("log/seglog.state")
+	require.NoError(t, err)
+	require.Equal(t, string(state), string(after))
+	for state := range disk.States(20, 1) {
+		o := opts
+		o.FS = state.FS()
+		l, err := seglog.Open("log", o)
+		require.NoError(t, err, "%s", state)
+		require.Subset(t, offsetsOf(readAll(t, l, 0)), span(0, 2), "%s", state)
+		require.NoError(t, l.Close())
+	}
+}
+
+// The recovery point moves when the log, its indexes, the snapshot of its producers and
+// the names of all of them are on disk, and not before. A list of aborted transactions of
+// which that is not known is removed instead, and made again from the log.
+func TestTheRecoveryPointWaitsForAllThatItStandsFor(t *testing.T) {
+	opts := seglog.Options{IndexIntervalBytes: 1, SegmentIndexBytes: 1200, Sync: seglog.SyncNever, TimestampAfterMax: -1}
+	future := time.Now().Add(time.Hour).UnixMilli() // later than what the log gives out
+	point := func(t *testing.T, disk *logtest.Disk) int64 {
+		data, err := disk.ReadFile("log/seglog.state")
+		require.NoError(t, err)
+		state, err := checkpoint.ParseState(data)
+		require.NoError(t, err)
+		return state.RecoveryPoint
+	}
+	requireWhole := func(t *testing.T, disk *logtest.Disk) {
+		o := opts
+		o.FS = disk.FS()
+		l, err := seglog.Open("log", o)
+		require.NoError(t, err, "%s", disk)
+		require.Equal(t, spans(span(0, 7), span(9, 16)), offsetsOf(readAll(t, l, 0)), "%s", disk)
+		require.Equal(t, span(9, 16), committed(t, l), "%s", disk)
+		for o := int64(9); o < 17; o++ {
+			require.Equal(t, o, offsetForTime(t, l, future+o), "%s", disk)
+		}
+		require.Equal(t, future+16, segments(t, l)[0].MaxTimestamp, "%s", disk)
+		producers, err := l.Producers()
+		require.NoError(t, err)
+		require.Len(t, producers, 1, "%s", disk)
+		require.NoError(t, l.Close())
+		report, err := seglog.Verify(t.Context(), "log", seglog.VerifyOptions{FS: o.FS, Jobs: 1})
+		require.NoError(t, err)
+		require.Zero(t, report.Damage, "%s: %v", disk, report.Problems)
+	}
+	for name, calls := range map[string]logtest.Calls{
+		"the log":                      {Kind: logtest.Sync, Name: "00000000000000000000.log"},
+		"its index":                    {Kind: logtest.Sync, Name: "00000000000000000000.index"},
+		"the memory of its index":      {Kind: logtest.Flush, Name: "00000000000000000000.index"},
+		"its time index":               {Kind: logtest.Sync, Name: "00000000000000000000.timeindex"},
+		"the memory of its time index": {Kind: logtest.Flush, Name: "00000000000000000000.timeindex"},
+		"the snapshot":                 {Kind: logtest.Sync, Name: "*.snapshot*"},
+		"the directory":                {Kind: logtest.SyncDir},
+		"the cut of the index":         {Kind: logtest.Truncate, Name: "00000000000000000000.index"},
+		"the name of a snapshot":       {Kind: logtest.Rename, Name: "*.snapshot"},
+		"the list of aborts":           {Kind: logtest.Sync, Name: "00000000000000000000.txnindex"},
+	} {
+		for _, once := range []bool{false, true} {
+			forget := once && (calls.Kind == logtest.Sync || calls.Kind == logtest.Flush)
+			t.Run(fmt.Sprintf("%s, once %v", name, once), func(t *testing.T) {
+				disk := logtest.NewDisk(logtest.DiskOptions{})
+				o := opts
+				o.FS = disk.FS()
+				l, err := seglog.Open("log", o)
+				require.NoError(t, err)
+				w := &writer{t: t, log: l, id: 1, txn: true}
+				for range 8 {
+					w.send(1)
+				}
+				w.end(seglog.Abort)
+				appendEach(t, l, many(8, future+9)...)
+				require.NoError(t, l.Sync())
+				require.Zero(t, point(t, disk))
+
+				if once {
+					calls.Nth = 1
+				}
+				if forget {
+					disk.FailAndForget(calls, syscall.EIO)
+				} else {
+					disk.Fail(calls, syscall.EIO)
+				}
+				_, rolled := l.Roll()
+				synced := l.Sync()
+				closed := l.Close() // waits for what runs behind a roll
+				if disk.Failed() == 0 {
+					require.NoError(t, errors.Join(rolled, synced, closed), "nobody needs that call")
+				} else if _, err := disk.ReadFile("log/00000000000000000000.txnindex"); !once && err == nil {
+					require.Less(t, point(t, disk), int64(17), "%v, %v, %v", rolled, synced, closed)
+				}
+				disk.Heal()
+				for state := range disk.States(30, 1) {
+					requireWhole(t, state)
+				}
+				requireWhole(t, disk)
+			})
+		}
+	}
+}
+
+// What recovery has read is not on disk for that: as long as it could not be synced the
+// next open looks at the same segments again.
+func TestRecoveryDoesNotMoveTheRecoveryPointAheadOfTheDisk(t *testing.T) {
+	build := func() *logtest.Disk {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		require.NoError(t, disk.WriteFile("logs/meta.properties", []byte("version=1\n")))
+		require.NoError(t, disk.WriteFile("logs/recovery-point-offset-checkpoint", []byte("0\n1\norders 0 0\n")))
+		disk.SyncAll()
+		for base := int64(0); base < 30; base += 10 { // in memory only
+			require.NoError(t, disk.WriteFile(segmentFile("logs/orders-0", base, ".log"), append(plainBatch(t, base, base+4), plainBatch(t, base+5, base+9)...)))
+		}
+		return disk
+	}
+	open := func(disk *logtest.Disk) (*seglog.Log, error) {
+		return seglog.Open("logs/orders-0", seglog.Options{FS: disk.FS(), SegmentIndexBytes: 256})
+	}
+	t.Run("a sync fails", func(t *testing.T) {
+		disk := build()
+		disk.Fail(logtest.Calls{Kind: logtest.Sync, Name: "*.log"}, syscall.EIO)
+		for range 2 {
+			_, err := open(disk)
+			require.ErrorIs(t, err, syscall.EIO)
+		}
+		disk.Heal()
+		l, err := open(disk)
+		require.NoError(t, err)
+		require.Equal(t, 3, stats(t, l).Recovery.Scanned)
+		require.Equal(t, span(0, 29), offsetsOf(readAll(t, l, 0)))
+		require.NoError(t, l.Close())
+	})
+	t.Run("power is lost meanwhile", func(t *testing.T) {
+		disk := build()
+		disk.OnCrash(*crashStates, 1, nil, func(c logtest.Crash) {
+			l, err := open(c.Disk)
+			require.NoError(t, err, "%s", c)
+			all := readAll(t, l, l.Offsets().Start)
+			if c.Killed {
+				require.Len(t, all, 30, "%s", c)
+			}
+			for _, r := range all {
+				require.Equal(t, fmt.Sprint("value ", r.Offset), string(r.Value), "%s", c)
+			}
+			require.NoError(t, l.Close())
+		})
+		l, err := open(disk)
+		require.NoError(t, err)
+		disk.OnOp(nil)
+		require.NoError(t, l.Close())
+	})
+}
+
+// A system on which an open or mapped file cannot be renamed, removed or cut.
+func TestALogWorksWhereOpenFilesCannotBeMoved(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{WindowsLike: true})
+	opts := small
+	opts.FS, opts.RetentionBytes = disk.FS(), 6000
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	next := int64(0)
+	for round := range 6 {
+		for range 40 { // rolls, and indexes that grow
+			appendEach(t, l, one(next, fmt.Sprint("value ", next)))
+			next++
+		}
+		for _, r := range readAll(t, l, l.Offsets().Start) {
+			require.Equal(t, fmt.Sprint("value ", r.Offset), string(r.Value))
+		}
+		switch round {
+		case 1:
+			require.NoError(t, l.TruncateTo(next-25))
+			next -= 25
+		case 2:
+			require.NoError(t, l.DeleteBefore(next-50))
+		case 3:
+			require.NoError(t, l.TruncateFullyAndStartAt(next))
+		case 4:
+			require.NoError(t, l.Close())
+			l, err = seglog.Open("log", opts)
+			require.NoError(t, err)
+			require.True(t, stats(t, l).Recovery.Clean)
+		}
+		_, err := l.ApplyRetention(t.Context())
+		require.NoError(t, err)
+	}
+	require.Positive(t, l.Offsets().Start)
+	want := readAll(t, l, l.Offsets().Start)
+	require.NoError(t, l.Close())
+	require.Zero(t, disk.Open()+disk.Mapped()+disk.Locked())
+	l, err = seglog.Open("log", opts)
+	require.NoError(t, err)
+	require.Equal(t, want, readAll(t, l, l.Offsets().Start))
 	require.NoError(t, l.Close())
 }

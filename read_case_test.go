@@ -523,14 +523,19 @@ func TestReturnedRecordsStayAsTheyWere(t *testing.T) {
 	for _, codec := range []record.Codec{record.None, record.LZ4, record.Zstd} {
 		t.Run(codec.String(), func(t *testing.T) {
 			opts := dense
-			opts.Compression = codec
+			opts.Compression, opts.MaxMessageBytes = codec, 2<<20
 			l := openLog(t, t.TempDir(), opts)
-			want := noise(200_000)
+			want := noise(1 << 20)
 			_, err := l.Append([]seglog.Record{{Key: []byte("first"), Value: want, Headers: []seglog.Header{{Key: "h", Value: []byte("head")}}}}, nil)
 			require.NoError(t, err)
 			for range 50 {
-				appendEach(t, l, seglog.Record{Value: bytes.Repeat([]byte{0xee}, 200_000)})
+				appendEach(t, l, seglog.Record{Value: bytes.Repeat([]byte{0xee}, 1<<20)})
 			}
+			_, err = l.Roll()
+			require.NoError(t, err)
+			closeLog(t, l)
+			require.NoError(t, os.Remove(segmentFile(l.Dir(), 0, ".index")))
+			l = openLog(t, l.Dir(), opts) // the first one to read makes it anew
 			kept, err := l.Get(0)
 			require.NoError(t, err)
 			var cloned seglog.Record

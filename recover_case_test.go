@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 	"github.com/stretchr/testify/require"
 )
@@ -214,6 +215,30 @@ func TestALengthThatClaimsTooMuchIsDamageAndNotTheEnd(t *testing.T) {
 			require.ErrorIs(t, err, seglog.ErrCorrupt)
 			closeLog(t, l)
 			require.Equal(t, size, fileSize(t, segmentFile(dir, 0, ".log")))
+		}
+	})
+	t.Run("active, and closed properly", func(t *testing.T) {
+		l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+		appendEach(t, l, many(batches, 100)...)
+		closeLog(t, l)
+		position := batchesOf(t, l.Dir(), 0)[10].position
+		edit(t, segmentFile(l.Dir(), 0, ".log"), func(b []byte) []byte {
+			binary.BigEndian.PutUint32(b[position+8:], 0x7fffffff)
+			return b
+		})
+		damaged := readFile(t, segmentFile(l.Dir(), 0, ".log"))
+		for _, readOnly := range []bool{true, false} {
+			l := openLog(t, l.Dir(), seglog.Options{ReadOnly: readOnly})
+			require.True(t, stats(t, l).Recovery.Clean)
+			require.Equal(t, int64(batches), l.Offsets().End)
+			found, damage := offsetsFrom(t, l, 0)
+			require.Equal(t, spans(span(0, 9), span(11, batches-1)), found)
+			require.Len(t, damage, 1)
+			require.Equal(t, position, damage[0].Position)
+			_, err := l.Get(10)
+			require.ErrorIs(t, err, seglog.ErrCorrupt)
+			closeLog(t, l)
+			require.Equal(t, damaged, readFile(t, segmentFile(l.Dir(), 0, ".log")))
 		}
 	})
 	t.Run("active and not synced", func(t *testing.T) {
@@ -566,24 +591,36 @@ func logsOnly(names []string) []string {
 // K047
 func TestOneBadIndexDoesNotMakeOpeningReadTheWholeLog(t *testing.T) {
 	opts := dense
+	opts.SegmentIndexBytes = 1000
 	l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), opts)
+	w := &writer{t: t, log: l, id: 1}
 	for base := int64(0); base < 200; base += 10 {
-		appendEach(t, l, many(10, 1000+base)...)
+		w.send(1)
+		for _, r := range many(9, 1001+base) {
+			r.Value = noise(4000)
+			appendEach(t, l, r)
+		}
 		if base < 190 {
-			_, err := l.Roll()
-			require.NoError(t, err)
+			roll(t, l)
+			waitForRecoveryPoint(t, l, base+10)
 		}
 	}
 	require.NoError(t, l.Sync())
-	waitForRecoveryPoint(t, l, 190)
 	dir := crash(t, l)
 	edit(t, segmentFile(dir, 0, ".index"), func(b []byte) []byte { return b[:13] })
+	snapshots := snapshotsOf(t, dir)
+	require.Len(t, snapshots, 19)
+	counted := &meter{FS: vfs.OS}
+	opts.FS = counted
 	again := openLog(t, dir, opts)
 	require.Equal(t, 1, stats(t, again).Recovery.Scanned)
-	require.Equal(t, span(0, 199), offsetsOf(readAll(t, again, 0)))
 	r, err := again.Get(7)
 	require.NoError(t, err)
 	require.Equal(t, int64(1007), r.Timestamp)
+	segment := fileSize(t, segmentFile(dir, 0, ".log"))
+	require.Less(t, counted.bytes.Load(), 4*segment, "one for its index, one to recover, and that again to be written anew")
+	require.Equal(t, snapshots, snapshotsOf(t, dir))
+	require.Equal(t, span(0, 199), offsetsOf(readAll(t, again, 0)))
 }
 
 // Decision 7: a clean close lets the next open skip all scanning, wherever the
@@ -874,4 +911,27 @@ func TestRecoveryTellsABatchThatWasMovedUp(t *testing.T) {
 	require.Len(t, cut, 1)
 	require.ErrorContains(t, cut[0].Reason, "base offset 69, and the next batch begins at 6")
 	require.Len(t, stats(t, l).Recovery.SetAside, 1, "the ones behind are good, and kept")
+}
+
+// What old brokers wrote between batches of today has no leader epoch, and
+// takes none away.
+func TestLeaderEpochsAreFoundAmongOldFormats(t *testing.T) {
+	batch := func(offset int64, epoch int32) []byte {
+		return batchAt(t, record.BuilderOptions{BaseOffset: offset, LeaderEpoch: epoch}, at(offset, 1, "v"))
+	}
+	dir := t.TempDir()
+	writeLog(t, dir, 0, legacyMessage(0, 0, 0, 0, nil, []byte("0")), batch(1, 3), legacyMessage(1, 2, 5, 0, nil, []byte("2")),
+		batch(3, 3), batch(4, 5))
+	opts := quick
+	opts.Replicated = true
+	for range 2 {
+		l := openLog(t, dir, opts)
+		require.Equal(t, int32(5), l.LeaderEpoch())
+		require.Equal(t, seglog.EpochEnd{Epoch: 3, EndOffset: 4}, l.EndOffsetForEpoch(3))
+		require.Equal(t, seglog.EpochEnd{Epoch: 5, EndOffset: 5}, l.EndOffsetForEpoch(5))
+		_, err := l.SetHighWatermark(5)
+		require.NoError(t, err)
+		require.Equal(t, span(0, 4), offsetsOf(readAll(t, l, 0)))
+		closeLog(t, l)
+	}
 }
