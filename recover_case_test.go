@@ -309,6 +309,7 @@ func TestHeadersThatLieAreErrorsAndCostNoMemory(t *testing.T) {
 					_, _ = l.Segments()
 				})
 				require.NotEmpty(t, damage)
+				require.Regexp(t, `position 103\b.* (size|record count|length|magic|last offset) `, damage[0].Error())
 				require.Equal(t, filepath.Base(path), damage[0].File)
 				require.Equal(t, int64(len(plainBatch(t, 0, 2))), damage[0].Position)
 				require.Equal(t, span(0, 2), found[:3])

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
@@ -164,6 +166,11 @@ func TestDumpKeepsEveryByte(t *testing.T) {
 	require.Equal(t, []any{map[string]any{"key": "a,b:c\nd", "value_base64": "/wA="}}, all[1]["headers"])
 	require.Equal(t, "/w==", all[2]["key_base64"])
 	require.Equal(t, "line\nbreak \x1b[31m", all[2]["value"])
+	for _, pad := range []string{"", "1", "22", "333"} { // where a large value is cut must not matter
+		long := pad + strings.Repeat("zwölf€\x01𝄞", 20_000)
+		path := writeSegment(t, 0, encode(t, record.BuilderOptions{}, record.Record{Value: []byte(long)}))
+		require.Equal(t, long, objects(t, run(t, "dump", path, "--records", "-o", "json").stdout)[1]["value"])
+	}
 
 	text := run(t, "dump", path, "--records").stdout
 	require.Equal(t, 5, strings.Count(text, "\n"))
@@ -226,10 +233,10 @@ func TestDumpNamesUnknownCodecs(t *testing.T) {
 	require.Contains(t, r.stdout, "codec 6")
 }
 
-// countingFS counts the bytes that are read through it.
+// countingFS counts the bytes that are read through it, those of logs apart.
 type countingFS struct {
 	vfs.FS
-	read atomic.Int64
+	read, ofLogs atomic.Int64
 }
 
 func (c *countingFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
@@ -248,6 +255,9 @@ type countingFile struct {
 func (f countingFile) ReadAt(b []byte, at int64) (int, error) {
 	n, err := f.File.ReadAt(b, at)
 	f.fs.read.Add(int64(n))
+	if filepath.Ext(f.Name()) == ".log" {
+		f.fs.ofLogs.Add(int64(n))
+	}
 	return n, err
 }
 
@@ -259,9 +269,11 @@ func TestDumpOfARangeReadsLittle(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, info.Size(), int64(2<<20))
 	path := filepath.Join(dir, layout.LogName(0))
+	ofLog := int64(0)
 	dump := func(args ...string) (result, int64) {
 		fs := &countingFS{FS: vfs.OS}
 		r := runIn(t, Env{FS: fs}, append([]string{"dump", path}, args...)...)
+		ofLog = fs.ofLogs.Load()
 		return r, fs.read.Load()
 	}
 
@@ -270,6 +282,15 @@ func TestDumpOfARangeReadsLittle(t *testing.T) {
 	require.Equal(t, 1, strings.Count(r.stdout, "["))
 	require.Equal(t, 5, strings.Count(r.stdout, "key"))
 	require.Less(t, read, int64(100<<10), "the index has about 24 KiB, the rest is of the log")
+	require.Less(t, ofLog, int64(17<<10), "one read, and the header that the index leads to")
+
+	for _, args := range [][]string{{"--offset", "15003"}, {"--time", "15004"}} {
+		fs := &countingFS{FS: vfs.OS}
+		r := runIn(t, Env{FS: fs}, append([]string{"lookup", dir}, args...)...)
+		require.Zero(t, r.status, r.stderr)
+		require.Contains(t, r.stdout, "15003")
+		require.Less(t, fs.ofLogs.Load(), int64(48<<10), "one read, after those that opening takes")
+	}
 
 	r, read = dump("--max-bytes", "5000", "--no-header")
 	require.Equal(t, 4, strings.Count(r.stdout, "["), "whole batches only: %s", r.stdout)
@@ -318,6 +339,113 @@ func TestDumpStreams(t *testing.T) {
 		require.Zero(t, r.status, r.stderr)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20<<20), "%v: all there is takes 25 MiB", args)
 	}
+}
+
+// The first line comes before the log has been read, and one large batch takes memory for
+// itself, once.
+func TestDumpBeginsAtOnceAndHoldsOneBatch(t *testing.T) {
+	const size = 24 << 20
+	value := bytes.Repeat([]byte{'x'}, size)
+	value[size-1] = 0xff // it is no text
+	large := encode(t, record.BuilderOptions{BaseOffset: 100}, record.Record{Timestamp: 1, Value: value})
+	batches := [][]byte{}
+	for i := range int64(100) {
+		batches = append(batches, encode(t, record.BuilderOptions{BaseOffset: i}, record.Record{Timestamp: 1, Value: make([]byte, 100)}))
+	}
+	path := writeSegment(t, 0, append(batches, large)...)
+	for _, args := range [][]string{nil, {"--records"}, {"--records", "-o", "json"}, {"--kafka"}, {"--kafka", "--records"}} {
+		fs := &countingFS{FS: vfs.OS}
+		first := &firstWrite{fs: fs}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := runIn(t, Env{FS: fs, Stdout: first}, append([]string{"dump", path}, args...)...)
+		runtime.ReadMemStats(&after)
+		require.Zero(t, r.status, r.stderr)
+		if args == nil || args[0] != "--kafka" { // which is buffered as Kafka's is
+			require.Less(t, first.read, int64(size/2), "%v", args)
+		}
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4*size), "%v", args)
+	}
+}
+
+// firstWrite notes what had been read when the first output came.
+type firstWrite struct {
+	fs      *countingFS
+	written bool
+	read    int64
+}
+
+func (w *firstWrite) Write(b []byte) (int, error) {
+	if !w.written {
+		w.written, w.read = true, w.fs.read.Load()
+	}
+	return len(b), nil
+}
+
+// Message formats may alternate within a segment, as a half-done upgrade leaves them.
+func TestDumpShowsFormatsThatAlternate(t *testing.T) {
+	dir := filepath.Join("../../../../testdata/kafka/legacy/mixed-0")
+	r := run(t, "dump", dir, "--records")
+	require.Zero(t, r.status, r.stderr)
+	require.Contains(t, r.stdout, "magic 0")
+	require.Contains(t, r.stdout, "magic 1")
+	require.NotContains(t, r.stdout, "BAD")
+	log, err := seglog.Open(dir, seglog.Options{ReadOnly: true})
+	require.NoError(t, err)
+	defer log.Close()
+	all := objects(t, run(t, "dump", dir, "--records", "-o", "json").stdout)
+	n := 0
+	for rec, err := range log.Records(t.Context(), 0, nil) {
+		require.NoError(t, err)
+		for all[n]["type"] != "record" {
+			n++
+		}
+		require.Equal(t, json.Number(fmt.Sprint(rec.Offset)), all[n]["offset"])
+		n++
+	}
+}
+
+var besideRounds = flag.Int("beside.rounds", 15, "how often to look at a log while batches are being written to it")
+
+// The same with a writer that does not wait until someone has looked, and with verify.
+func TestLookingAtALogWhileBatchesAreWrittenFindsNoDamage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "orders-0")
+	writeLog(t, dir, 100)
+	log, err := seglog.Open(dir, seglog.Options{})
+	require.NoError(t, err)
+	defer log.Close()
+	path := filepath.Join(dir, layout.LogName(0))
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	pieces, written := make(chan []byte, 100), make(chan error, 1)
+	go func() {
+		var err error
+		for piece := range pieces {
+			_, failed := f.Write(piece)
+			err = errors.Join(err, failed)
+		}
+		written <- err
+	}()
+	offset := int64(100)
+	for range *besideRounds {
+		for _, args := range [][]string{{"verify", dir}, {"dump", dir}, {"dump", path, "--records"}, {"dump", path, "--kafka"}, {"stat", dir}, {"ls", dir}, {"cat", dir}} {
+			for range 10 {
+				batch := encode(t, record.BuilderOptions{BaseOffset: offset}, record.Record{Timestamp: offset + 1, Value: make([]byte, 140)})
+				for offset++; len(batch) > 0; batch = batch[min(len(batch), 37):] {
+					pieces <- batch[:min(len(batch), 37)]
+				}
+			}
+			r := run(t, args...)
+			require.Zero(t, r.status, "%v: %s", args, r.stderr)
+			require.NotContains(t, r.stdout+r.stderr, "torn", "%v", args)
+		}
+	}
+	close(pieces)
+	require.NoError(t, <-written)
+	r := run(t, "verify", dir)
+	require.Zero(t, r.status, r.stderr)
+	require.NotContains(t, r.stdout, "being written")
 }
 
 // Case K096: a batch that is being written is never taken for damage.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/base64"
+	"io"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -12,8 +13,11 @@ import (
 // Object is one JSON object in the making. Keys appear in the order in which
 // they are added, and numbers keep all 64 bits. It appends to memory that is
 // used again for the next one, since there may be one for each of millions of
-// records.
-type Object struct{ b []byte }
+// records; what is stored in one of them is handed on in pieces, since it may be large.
+type Object struct {
+	b []byte
+	w io.Writer // nil keeps everything
+}
 
 func (o *Object) begin(kind string) *Object {
 	o.b = append(o.b[:0], `{"type":`...)
@@ -90,12 +94,21 @@ func (o *Object) Bytes(name string, v []byte) *Object {
 	switch {
 	case v == nil:
 		return o.Null(name)
-	case utf8.Valid(v):
-		o.key(name)
-		o.b = appendJSONString(o.b, v)
-	default:
+	case !utf8.Valid(v):
 		return o.Base64(name, v)
 	}
+	o.key(name)
+	o.b = append(o.b, '"')
+	for len(v) > jsonPiece {
+		n := jsonPiece
+		for !utf8.RuneStart(v[n]) {
+			n--
+		}
+		o.b = appendJSONText(o.b, v[:n])
+		o.handOn()
+		v = v[n:]
+	}
+	o.b = append(appendJSONText(o.b, v), '"')
 	return o
 }
 
@@ -107,9 +120,24 @@ func (o *Object) Base64(name string, v []byte) *Object {
 	}
 	o.key(name + "_base64")
 	o.b = append(o.b, '"')
-	o.b = base64.StdEncoding.AppendEncode(o.b, v)
-	o.b = append(o.b, '"')
+	for ; len(v) > jsonPiece; v = v[jsonPiece:] {
+		o.b = base64.StdEncoding.AppendEncode(o.b, v[:jsonPiece])
+		o.handOn()
+	}
+	o.b = append(base64.StdEncoding.AppendEncode(o.b, v), '"')
 	return o
+}
+
+// jsonPiece is how much of a value is encoded at once: a multiple of three bytes, of which
+// base64 makes four characters without padding.
+const jsonPiece = 48 << 10
+
+// handOn writes what there is of the object. An error is told by the next line.
+func (o *Object) handOn() {
+	if o.w != nil {
+		o.w.Write(o.b)
+		o.b = o.b[:0]
+	}
 }
 
 // Array adds a list; each calls Element for one element after the other.
@@ -151,7 +179,11 @@ const hexDigits = "0123456789abcdef"
 
 // appendJSONString appends s as a JSON string. What is not UTF-8 becomes U+FFFD.
 func appendJSONString[S string | []byte](dst []byte, s S) []byte {
-	dst = append(dst, '"')
+	return append(appendJSONText(append(dst, '"'), s), '"')
+}
+
+// appendJSONText is appendJSONString without the quotes.
+func appendJSONText[S string | []byte](dst []byte, s S) []byte {
 	for i := 0; i < len(s); {
 		plain := i
 		for i < len(s) && s[i] >= ' ' && s[i] < 0x7f && s[i] != '"' && s[i] != '\\' {
@@ -182,5 +214,5 @@ func appendJSONString[S string | []byte](dst []byte, s S) []byte {
 			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 		}
 	}
-	return append(dst, '"')
+	return dst
 }

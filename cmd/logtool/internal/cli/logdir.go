@@ -59,8 +59,8 @@ func (d *logDir) add(e fs.DirEntry) {
 	}
 	name, err := layout.ParseDir(e.Name())
 	switch {
-	case err != nil:
-		return // somebody else's
+	case err != nil: // somebody else's
+		d.others = append(d.others, otherDir{e.Name(), "unknown"})
 	case name.State == layout.Live:
 		d.partitions = append(d.partitions, name)
 	default:
@@ -223,7 +223,7 @@ func (d *logDir) tell(f dirFigures) error {
 		table.Row("damaged", Styled(Bad, commas(int64(f.damaged))))
 	}
 	if len(d.others) > 0 {
-		table.Row("others", fmt.Sprintf("%s: deleted, future or stray", commas(int64(len(d.others)))))
+		table.Row("others", fmt.Sprintf("%s: deleted, future, stray or unknown", commas(int64(len(d.others)))))
 	}
 	table.Row("segments", commas(int64(f.segments)))
 	table.Row("offsets", commas(f.records))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -20,6 +21,7 @@ type Output struct {
 	bytes  bool
 	// lineFlush hands on each line at once, for a person who watches.
 	lineFlush bool
+	flushed   time.Time // lineDone has handed on a line
 	object    Object
 }
 
@@ -46,14 +48,23 @@ func (o *Output) endLine() error {
 	return o.lineDone()
 }
 
-// lineDone hands on a line that was written, if a person is waiting for it.
+// lineDone hands on a line that was written, if a person is waiting for it. The first
+// one, and any that comes after a pause, is handed on in any case: who reads a pipe
+// should not wait for the rest of a large log.
 func (o *Output) lineDone() error {
 	if o.lineFlush {
+		return o.w.Flush()
+	}
+	if now := time.Now(); now.Sub(o.flushed) > lineWait {
+		o.flushed = now
 		return o.w.Flush()
 	}
 	_, err := o.w.Write(nil)
 	return err
 }
+
+// lineWait is how long lines may wait for the ones behind them.
+const lineWait = 250 * time.Millisecond
 
 // Object begins a JSON object of a type; Emit ends and writes it. There is one
 // at a time, and its memory is used again.
@@ -228,5 +239,6 @@ func (t *Table) writeRow(row []cell) error {
 }
 
 func newOutput(w io.Writer) *Output {
-	return &Output{w: bufio.NewWriterSize(w, 64<<10), format: "table", header: true}
+	b := bufio.NewWriterSize(w, 64<<10)
+	return &Output{w: b, format: "table", header: true, object: Object{w: b}}
 }

@@ -99,3 +99,32 @@ func TestAgesAndSizesAreReadAsWritten(t *testing.T) {
 		require.Error(t, new(ageFlag).Set(text), text)
 	}
 }
+
+// What keeps old segments is not to be seen otherwise.
+func TestTrimTellsOfATimeInTheFuture(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "orders-0")
+	log, err := seglog.Open(dir, seglog.Options{Sync: seglog.SyncNever, TimestampAfterMax: -1, SegmentAge: 100 * 365 * 24 * time.Hour})
+	require.NoError(t, err)
+	now := time.Now()
+	for n := range 30 {
+		at := now.Add(-24 * time.Hour)
+		if n == 15 {
+			at = time.Date(now.Year()+10, 1, 2, 3, 4, 5, 0, time.UTC)
+		}
+		_, err := log.Append([]seglog.Record{{Timestamp: at.UnixMilli(), Value: []byte("x")}}, nil)
+		require.NoError(t, err)
+		if n%10 == 9 {
+			_, err := log.Roll()
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, log.Close())
+	for _, how := range []string{"--dry-run", "--yes"} {
+		r := runIn(t, Env{Now: time.Now}, "trim", dir, "--older-than", "12h", how)
+		require.Zero(t, r.status, r.stderr)
+		require.Contains(t, r.stdout, "delete")
+		require.Contains(t, r.stdout, "10")
+		require.Equal(t, fmt.Sprintf("logtool: warning: 00000000000000000010 stays, and all behind it: held by a future time at offset 15, %d-01-02T03:04:05Z\n", now.Year()+10), r.stderr)
+	}
+	require.Empty(t, runIn(t, Env{Now: time.Now}, "trim", dir, "--keep-size", "1", "--dry-run").stderr)
+}

@@ -258,6 +258,7 @@ func appendHeaderKeys(line []byte, headers []record.Header) []byte {
 }
 
 func appendContents(line, key, value []byte) []byte {
+	line = slices.Grow(line, len(key)+len(value)+32) // as long as that, if it is text
 	if key != nil {
 		line = appendJavaString(append(line, " key: "...), key)
 	}
