@@ -755,3 +755,58 @@ func TestALogWorksWhereOpenFilesCannotBeMoved(t *testing.T) {
 	require.Equal(t, want, readAll(t, l, l.Offsets().Start))
 	require.NoError(t, l.Close())
 }
+
+// A system that has no mappings left gives errors that say so, and nothing else: what
+// could not be opened can be tried again.
+func TestWithoutMappingsThereAreErrorsAndNothingIsLost(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := small
+	opts.FS = disk.FS()
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(100, 1000)...)
+	require.NoError(t, l.Close())
+	l, err = seglog.Open("log", opts)
+	require.NoError(t, err)
+	require.Greater(t, len(bases(t, l)), 2)
+	require.NoError(t, l.Close())
+	l, err = seglog.Open("log", opts) // the sealed segments are not open
+	require.NoError(t, err)
+
+	disk.Fail(logtest.Calls{Kind: logtest.Map}, syscall.ENOMEM)
+	failed := 0
+	for range 2 {
+		for o := range int64(100) {
+			r, err := l.Get(o)
+			if err == nil {
+				require.Equal(t, 1000+o, r.Timestamp)
+				continue
+			}
+			require.ErrorIs(t, err, syscall.ENOMEM)
+			require.NotErrorIs(t, err, seglog.ErrCorrupt)
+			failed++
+		}
+	}
+	require.Positive(t, failed)
+	end := int64(100)
+	for range 60 { // until a segment is to be begun
+		if _, err = l.Append(many(1, 1000+end), nil); err != nil {
+			break
+		}
+		end++
+	}
+	require.ErrorIs(t, err, syscall.ENOMEM)
+	require.Equal(t, end, l.Offsets().End)
+
+	disk.Heal()
+	require.Nil(t, stats(t, l).Failed)
+	appendEach(t, l, many(5, 1000+end)...)
+	end += 5
+	require.Equal(t, span(0, end-1), offsetsOf(readAll(t, l, 0)))
+	require.NoError(t, l.Close())
+	require.Zero(t, disk.Open()+disk.Mapped()+disk.Locked())
+	l, err = seglog.Open("log", opts)
+	require.NoError(t, err)
+	require.Equal(t, span(0, end-1), offsetsOf(readAll(t, l, 0)))
+	require.NoError(t, l.Close())
+}

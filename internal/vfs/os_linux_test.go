@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,4 +85,13 @@ func TestLockConflictsWithFcntlLocks(t *testing.T) {
 	// Once only: closing its descriptor drops this process's fcntl locks, which
 	// is why Lock does not use them.
 	requireLocked(t, name, Exclusive, os.Getpid())
+}
+
+func TestAMappingThatDoesNotFitSaysWhatMayBeFull(t *testing.T) {
+	f, err := OS.OpenFile(filepath.Join(t.TempDir(), "f"), os.O_RDWR|os.O_CREATE, 0o644)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = f.Map(math.MaxInt-os.Getpagesize()+1, false)
+	require.ErrorIs(t, err, unix.ENOMEM)
+	require.ErrorContains(t, err, "vm.max_map_count")
 }
