@@ -341,10 +341,12 @@ func TestDumpStreams(t *testing.T) {
 	}
 }
 
+var dumpBatch = flag.Int("dump.batch", 24, "MiB of a large batch")
+
 // The first line comes before the log has been read, and one large batch takes memory for
 // itself, once.
 func TestDumpBeginsAtOnceAndHoldsOneBatch(t *testing.T) {
-	const size = 24 << 20
+	size := *dumpBatch << 20
 	value := bytes.Repeat([]byte{'x'}, size)
 	value[size-1] = 0xff // it is no text
 	large := encode(t, record.BuilderOptions{BaseOffset: 100}, record.Record{Timestamp: 1, Value: value})

@@ -218,6 +218,7 @@ func appendBytes(dst, b []byte, form string) []byte {
 // control characters, and bytes that are no UTF-8, are escaped. For bytes as they
 // are there is -o raw.
 func appendText(dst, b []byte) []byte {
+	dst = slices.Grow(dst, len(b)) // most of it is as it is
 	for i := 0; i < len(b); {
 		r, size := utf8.DecodeRune(b[i:])
 		switch {
