@@ -194,7 +194,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// K024, the transaction index, of a log without transactions. With them it is
+// The transaction index of a log without transactions. With them it is
 // TestALostListOfAbortedTransactionsIsMadeAgain.
 func TestADamagedTransactionIndexDoesNotKeepALogFromOpening(t *testing.T) {
 	dir := sealedAndActive(t, 1000)
