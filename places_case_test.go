@@ -13,12 +13,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// walking is a log that remembers no places.
-func walking(o seglog.Options) seglog.Options {
-	o.LookupBytes = -1
-	return o
-}
-
 // requireSameAnswers asks two logs of one directory for each offset, in any order and
 // twice: the second time the place is known.
 func requireSameAnswers(t tb, remembering, plain *seglog.Log, random *rand.Rand) {
