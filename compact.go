@@ -182,6 +182,9 @@ func (c *compactRun) do(ctx context.Context) error {
 		if err != nil {
 			return l.notClean(ctx, err)
 		}
+		if d.Reset && !c.opts.DryRun {
+			l.tellCleaned()
+		}
 		if target < 0 {
 			target = d.FirstUncleanable
 		}
@@ -309,7 +312,7 @@ func (c *compactRun) round(full bool) (compaction.Choice, error) {
 		return d, err
 	}
 	if d.Reset && !c.opts.DryRun {
-		if err := l.changeState(func(st *checkpoint.State) { st.FirstDirty = d.FirstDirty }); err != nil {
+		if err := l.resetFirstDirtyLocked(d.FirstDirty); err != nil {
 			return d, err
 		}
 	}
@@ -317,6 +320,20 @@ func (c *compactRun) round(full bool) (compaction.Choice, error) {
 		d.FirstDirty = l.start.Load()
 	}
 	return d, nil
+}
+
+// resetFirstDirtyLocked puts the log start in the place of a first dirty offset that
+// lies outside of the log: truncation by others or damage has cut it short, or its start
+// has risen, which is nothing to warn of if retention is to raise it
+// (LogCleanerManager.cleanableOffsets). maintain is held.
+func (l *Log) resetFirstDirtyLocked(start int64) error {
+	if err := l.mayMaintain(); err != nil {
+		return err
+	}
+	if !l.opts.CleanupPolicy.Deletes() {
+		l.logger().Warn("first dirty offset is outside of the log, it is reset", "was", l.stateNow().FirstDirty, "start", start)
+	}
+	return l.changeState(func(st *checkpoint.State) { st.FirstDirty = start })
 }
 
 // chooseLocked finds out what may be cleaned, or what may right now: below the recovery
@@ -350,11 +367,11 @@ func (l *Log) chooseLocked(now time.Time, ready bool) (compaction.Choice, error)
 		}
 		b.Sealed = append(b.Sealed, e)
 	}
-	return compaction.Choose(b, firstDirty, l.compactionPolicy(), now.UnixMilli()), nil
+	return compaction.Choose(b, firstDirty, l.opts.compactionPolicy(), now.UnixMilli()), nil
 }
 
-func (l *Log) compactionPolicy() compaction.Policy {
-	return compaction.Policy{MinDirtyRatio: l.opts.MinCleanableDirtyRatio, MinLag: l.opts.MinCompactionLag, MaxLag: l.opts.MaxCompactionLag}
+func (o *Options) compactionPolicy() compaction.Policy {
+	return compaction.Policy{MinDirtyRatio: o.MinCleanableDirtyRatio, MinLag: o.MinCompactionLag, MaxLag: o.MaxCompactionLag}
 }
 
 // extentOf is what choosing wants to know of a segment; of a dirty one it may be when
@@ -362,20 +379,27 @@ func (l *Log) compactionPolicy() compaction.Policy {
 func (l *Log) extentOf(s *segment.Segment, dirty bool) (compaction.Extent, error) {
 	size, err := s.Size()
 	e := compaction.Extent{Base: s.Base(), Size: size, Largest: record.NoTimestamp, First: record.NoTimestamp}
-	if err != nil || !dirty || l.opts.MinCompactionLag == 0 && l.opts.MaxCompactionLag == 0 {
+	if err != nil || !dirty || !l.opts.hasCompactionLag() {
 		return e, err
 	}
 	if err := l.acquire(s); err != nil {
 		return e, err
 	}
 	defer s.Release()
+	return withTimes(e, s)
+}
+
+func (o *Options) hasCompactionLag() bool { return o.MinCompactionLag > 0 || o.MaxCompactionLag > 0 }
+
+// withTimes adds when the records of a segment, which is acquired, were written.
+func withTimes(e compaction.Extent, s *segment.Segment) (compaction.Extent, error) {
 	var c segment.Scanner
 	newest, err := s.LargestTimestamp(&c)
 	if err != nil {
 		return e, err
 	}
 	e.Largest = newest.Timestamp
-	c.Reset(s, 0, size)
+	c.Reset(s, 0, e.Size)
 	if h, err := c.Header(); err == nil {
 		e.First = h.MaxTimestamp
 	}
@@ -412,7 +436,11 @@ func (c *compactRun) pass(ctx context.Context, d compaction.Choice) error {
 	if err != nil || c.opts.DryRun {
 		return err
 	}
-	return c.advance(ctx, res.End)
+	if err := c.advance(ctx, res.End); err != nil {
+		return err
+	}
+	l.tellCleaned()
+	return nil
 }
 
 func (c *compactRun) add(res compaction.Result) {
@@ -716,21 +744,29 @@ type Dirtiness struct {
 
 // Dirtiness tells what there is to compact. It reads no records: the cost is that of
 // looking at each segment's size, and with a lag at the ends of the dirty ones.
-func (l *Log) Dirtiness() (Dirtiness, error) { return l.dirtiness(time.Now()) }
+func (l *Log) Dirtiness() (Dirtiness, error) { return l.dirtiness(time.Now(), false) }
 
-func (l *Log) dirtiness(now time.Time) (Dirtiness, error) {
+// dirtiness is Dirtiness at a given time. With reset set a first dirty offset outside of
+// the log is put right on disk.
+func (l *Log) dirtiness(now time.Time, reset bool) (Dirtiness, error) {
 	l.maintain.Lock()
 	choice, err := l.chooseLocked(now, false)
+	if reset = reset && choice.Reset; reset && err == nil {
+		err = l.resetFirstDirtyLocked(choice.FirstDirty)
+	}
 	l.maintain.Unlock()
 	if err != nil {
 		return Dirtiness{}, fmt.Errorf("dirtiness: %w", err)
+	}
+	if reset {
+		l.tellCleaned()
 	}
 	l.cleaning.Lock()
 	defer l.cleaning.Unlock()
 	return Dirtiness{
 		FirstDirty: choice.FirstDirty, FirstUncleanable: choice.FirstUncleanable,
 		CleanBytes: choice.CleanBytes, DirtyBytes: choice.CleanableBytes,
-		Ratio: choice.Ratio(), Overdue: choice.Overdue, Due: choice.Due(l.compactionPolicy()),
+		Ratio: choice.Ratio(), Overdue: choice.Overdue, Due: choice.Due(l.opts.compactionPolicy()),
 		Uncleanable: l.cleaning.uncleanable, Paused: l.cleaning.paused > 0,
 	}, nil
 }

@@ -176,7 +176,6 @@ func topicProperties() map[string]property {
 }
 
 const (
-	inertCompaction  = "it is for the loop of the cleaner, which a Dir does not run: see Cleaner"
 	inertReplication = "nothing is replicated here"
 	inertRemote      = "there is no remote storage: all that is kept is local, and retention.ms and retention.bytes rule it"
 )

@@ -161,6 +161,11 @@ func TestBrokerPropertiesAreThoseOfADir(t *testing.T) {
 		"log.segment.delete.delay.ms":                   "9",
 		"log.cleanup.policy":                            "compact",
 		"log.cleaner.threads":                           "1",
+		"log.cleaner.enable":                            "false",
+		"log.cleaner.backoff.ms":                        "20",
+		"log.cleaner.dedupe.buffer.size":                "4294967296",
+		"log.cleaner.io.buffer.load.factor":             "0.5",
+		"log.cleaner.io.max.bytes.per.second":           "1.5E6",
 		"log.dirs":                                      "/var/lib/kafka",
 	})
 	require.NoError(t, err)
@@ -169,6 +174,8 @@ func TestBrokerPropertiesAreThoseOfADir(t *testing.T) {
 		RetentionCheckInterval: time.Second, InitialTaskDelay: time.Millisecond,
 		RecoveryCheckpointInterval: 2 * time.Second, StartCheckpointInterval: time.Millisecond,
 		HighWatermarkCheckpointInterval: 4 * time.Second,
+		ManualCleaning:                  true, CleanerBackoff: 20 * time.Millisecond,
+		Cleaner: seglog.CleanerOptions{MapBytes: math.MaxInt32, LoadFactor: 0.5, BytesPerSecond: 1_500_000},
 		Log: seglog.Options{SegmentBytes: 1000, SegmentAge: 2 * time.Hour, RetentionTime: 3 * time.Minute,
 			FlushInterval: 20 * time.Millisecond, MaxMessageBytes: 2000, FileDeleteDelay: 9 * time.Millisecond,
 			CleanupPolicy: seglog.CleanupCompact},
@@ -177,6 +184,8 @@ func TestBrokerPropertiesAreThoseOfADir(t *testing.T) {
 	for key, value := range map[string]string{
 		"log.retention.ms": "0", "log.roll.hours": "0", "log.segment.bytes": "13", "log.cleanup.policy": "none",
 		"num.recovery.threads.per.data.dir": "0", "log.retention.check.interval.ms": "0",
+		"log.cleaner.enable": "no", "log.cleaner.backoff.ms": "-1", "log.cleaner.dedupe.buffer.size": "0",
+		"log.cleaner.io.buffer.load.factor": "NaN", "log.cleaner.io.max.bytes.per.second": "0",
 	} {
 		_, err := seglog.DirOptionsFromProperties(seglog.DirOptions{}, map[string]string{key: value})
 		var bad *seglog.OptionError
@@ -188,4 +197,11 @@ func TestBrokerPropertiesAreThoseOfADir(t *testing.T) {
 	got, err = seglog.DirOptionsFromProperties(seglog.DirOptions{}, map[string]string{"log.retention.ms": "-5", "log.retention.hours": "1"})
 	require.NoError(t, err)
 	require.Negative(t, got.Log.RetentionTime)
+	// Kafka's default, the largest number there is.
+	got, err = seglog.DirOptionsFromProperties(seglog.DirOptions{}, map[string]string{"log.cleaner.io.max.bytes.per.second": "1.7976931348623157E308", "log.cleaner.enable": "true"})
+	require.NoError(t, err)
+	require.Equal(t, seglog.DirOptions{}, got)
+	// No key fits such a map.
+	_, err = seglog.OpenDir(t.TempDir(), seglog.DirOptions{Cleaner: seglog.CleanerOptions{MapBytes: 1}})
+	require.ErrorIs(t, err, seglog.ErrOption)
 }

@@ -103,6 +103,11 @@ func dirProperties() map[string]dirProperty {
 		"producer.id.expiration.check.interval.ms":      interval(1, func(o *DirOptions) *time.Duration { return &o.ProducerExpirationCheckInterval }),
 		"producer.id.expiration.ms":                     number(1, math.MaxInt32, func(o *DirOptions, n int64) { o.Log.ProducerIDExpiration = durationOf(n) }),
 		"transaction.max.timeout.ms":                    number(1, math.MaxInt32, func(o *DirOptions, n int64) { o.Log.TransactionMaxTimeout = durationOf(n) }),
+		"log.cleaner.enable":                            {apply: cleanerEnable},
+		"log.cleaner.backoff.ms":                        interval(0, func(o *DirOptions) *time.Duration { return &o.CleanerBackoff }),
+		"log.cleaner.dedupe.buffer.size":                number(1, math.MaxInt64, func(o *DirOptions, n int64) { o.Cleaner.MapBytes = min(n, math.MaxInt32) }),
+		"log.cleaner.io.buffer.load.factor":             fraction(1, func(o *DirOptions, f float64) { o.Cleaner.LoadFactor = f }),
+		"log.cleaner.io.max.bytes.per.second":           fraction(math.MaxFloat64, cleanerSpeed),
 		"num.recovery.threads.per.data.dir":             number(1, math.MaxInt32, func(o *DirOptions, n int64) { o.RecoveryThreads = int(min(n, maxRecoveryThreads)) }),
 
 		"log.roll.ms":                     defaultOf("segment.ms", 0, 1, 1, math.MaxInt64),
@@ -148,15 +153,14 @@ func dirProperties() map[string]dirProperty {
 	}
 	const (
 		elsewhere = "OpenDir is given the directory, and the caller decides what is created in it"
+		oneLog    = "one log is compacted at a time, as with Kafka's default"
+		asNeeded  = "buffers are as large as the batches that are compacted"
 	)
 	for key, why := range map[string]string{
 		"log.dir": elsewhere, "log.dirs": elsewhere, "num.partitions": elsewhere, "auto.create.topics.enable": elsewhere,
 		"create.topic.policy.class.name": elsewhere, "alter.config.policy.class.name": elsewhere,
 		"log.dir.failure.timeout.ms": "a Dir is one directory: what fails in it is an error of the call",
-		"log.cleaner.enable":         inertCompaction, "log.cleaner.threads": inertCompaction,
-		"log.cleaner.io.max.bytes.per.second": inertCompaction, "log.cleaner.dedupe.buffer.size": inertCompaction,
-		"log.cleaner.io.buffer.size": inertCompaction, "log.cleaner.io.buffer.load.factor": inertCompaction,
-		"log.cleaner.backoff.ms": inertCompaction,
+		"log.cleaner.threads":        oneLog, "log.cleaner.io.buffer.size": asNeeded,
 	} {
 		m[key] = dirProperty{inert: why, apply: func(*DirOptions, string) (string, bool) { return "", true }}
 	}
@@ -174,6 +178,34 @@ func number(low, high int64, set func(*DirOptions, int64)) dirProperty {
 		}
 		return "", true
 	}}
+}
+
+func cleanerEnable(o *DirOptions, value string) (string, bool) {
+	want, ok := boolean(nil, value)
+	if ok {
+		o.ManualCleaning = strings.EqualFold(value, "false")
+	}
+	return want, ok
+}
+
+// fraction is a number above 0.
+func fraction(high float64, set func(*DirOptions, float64)) dirProperty {
+	return dirProperty{apply: func(o *DirOptions, value string) (string, bool) {
+		f, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(f > 0 && f <= high) {
+			return fmt.Sprintf("above 0, up to %v", high), false
+		}
+		set(o, f)
+		return "", true
+	}}
+}
+
+// cleanerSpeed: more than a count of bytes can be is Kafka's way to say no limit.
+func cleanerSpeed(o *DirOptions, bytesPerSecond float64) {
+	o.Cleaner.BytesPerSecond = 0
+	if bytesPerSecond < math.MaxInt64 {
+		o.Cleaner.BytesPerSecond = max(1, int64(bytesPerSecond))
+	}
 }
 
 // interval is a time between two turns. 0 is Kafka's way to say as often as it can.

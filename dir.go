@@ -44,6 +44,7 @@ type Dir struct {
 
 	checkpoints checkpoints
 	maintenance maintenance
+	cleaner     *Cleaner
 
 	places     *segment.Places
 	open       atomic.Int64 // segments whose files are open, of all logs
@@ -95,6 +96,7 @@ type partition struct {
 	brokerClosed  bool  // whoever wrote last has closed everything properly; guarded by mu
 
 	lastFlush time.Time // guarded by maintenance
+	survey    *survey   // of the log while it is not open; guarded by mu
 }
 
 type setAside struct{ err error }
@@ -123,6 +125,9 @@ func openDir(path string, opts DirOptions) (*Dir, error) {
 	}
 	d := &Dir{path: filepath.Clean(path), opts: opts, places: segment.NewPlaces(opts.LookupBytes), brokerEpoch: -1}
 	d.mu.partitions = map[topicPartition]*partition{}
+	if d.cleaner, err = d.newCleaner(); err != nil {
+		return nil, err
+	}
 	d.running, d.stop = context.WithCancelCause(context.Background())
 	if err := makeDirectory(opts.FS, d.path); err != nil {
 		return nil, err
@@ -325,6 +330,7 @@ func (p *partition) openLocked(opts Options) (*Log, error) {
 	if aside := p.setAside.Load(); aside != nil && isDamage(aside.err) {
 		return nil, aside.err
 	}
+	p.survey = nil
 	l, err := openOwned(p.path, opts, p)
 	p.brokerClosed = false // from now on its own state file tells
 	if err != nil {

@@ -21,6 +21,8 @@ import (
 //   - a log takes from a checkpoint only what makes it more careful, the lower recovery
 //     point and the higher start (see readState), unless a broker wrote last and says
 //     where the log ends (see openAsBrokerLeft);
+//   - up to where a log was compacted is what the checkpoint says if the directory was
+//     shut down properly, and else the lower of the two (see firstDirty);
 //   - a truncation lowers the checkpoints before it cuts anything;
 //   - the lines of a partition that is deleted go before one of its name is created.
 //
@@ -186,8 +188,23 @@ func (d *Dir) writeLocked(f *offsetsFile, of values) error {
 	return nil
 }
 
-// keep writes the cleaner checkpoint with what it says of the partitions here.
-func (f *offsetsFile) keep(p *partition) (int64, bool) { return f.find(p.topicPartition) }
+// cleanedTo is up to where a log was compacted. A log that never was has no line; one
+// that begins anew keeps its line, as in Kafka. The lock is held.
+func (c *checkpoints) cleanedTo(p *partition) (int64, bool) {
+	offset, listed := c.cleaned.find(p.topicPartition)
+	if l := p.log.Load(); l != nil {
+		offset = l.stateNow().FirstDirty
+	}
+	return offset, listed || offset > 0
+}
+
+// firstDirty is what the cleaner checkpoint says of a log; 0 if it says nothing.
+func (c *checkpoints) firstDirty(p *partition) int64 {
+	c.Lock()
+	defer c.Unlock()
+	offset, _ := c.cleaned.find(p.topicPartition)
+	return offset
+}
 
 // writeCheckpoints writes all that have changed.
 func (d *Dir) writeCheckpoints() error {
@@ -200,10 +217,16 @@ func (d *Dir) writeCheckpoints() error {
 	)
 }
 
-// writeCleaned writes the cleaner checkpoint only to drop lines.
-func (d *Dir) writeCleaned() error {
-	f := &d.checkpoints.cleaned
-	return d.write(f, f.keep)
+func (d *Dir) writeCleaned() error { return d.write(&d.checkpoints.cleaned, d.checkpoints.cleanedTo) }
+
+// tellCleaned has the checkpoint on disk follow a log that was compacted, as Kafka does
+// after each round (LogCleanerManager.doneCleaning). That it cannot costs a log nothing
+// but to be cleaned again: what is on disk is lower.
+func (l *Log) tellCleaned() {
+	if l.owner != nil {
+		d := l.owner.dir
+		_ = d.told("cleaner checkpoint", d.writeCleaned())
+	}
 }
 
 // forget drops every line of a partition that is not here, durably.
@@ -223,7 +246,7 @@ func (d *Dir) forget(tp topicPartition) error {
 	for _, w := range []struct {
 		file *offsetsFile
 		of   values
-	}{{&c.recovery, recoveryPoint}, {&c.start, logStart}, {&c.high, highWatermark}, {&c.cleaned, c.cleaned.keep}} {
+	}{{&c.recovery, recoveryPoint}, {&c.start, logStart}, {&c.high, highWatermark}, {&c.cleaned, c.cleanedTo}} {
 		if _, listed := w.file.find(tp); listed || !w.file.known {
 			errs = append(errs, d.writeLocked(w.file, absent(w.of)))
 		}
@@ -232,8 +255,8 @@ func (d *Dir) forget(tp topicPartition) error {
 }
 
 // lowerCheckpoints sees to it that no checkpoint on disk says more than offset of the
-// recovery point and the start of a log that is about to be truncated, whose state
-// says so already.
+// recovery point, the start and the clean part of a log that is about to be truncated,
+// whose state says so already.
 func (p *partition) lowerCheckpoints(offset int64) error {
 	c := &p.dir.checkpoints
 	c.Lock()
@@ -244,6 +267,9 @@ func (p *partition) lowerCheckpoints(offset int64) error {
 	}
 	if at, listed := c.start.find(p.topicPartition); !c.start.known || listed && at > offset {
 		errs = append(errs, p.dir.writeLocked(&c.start, logStart))
+	}
+	if at, listed := c.cleaned.find(p.topicPartition); !c.cleaned.known || listed && at > offset {
+		errs = append(errs, p.dir.writeLocked(&c.cleaned, c.cleanedTo))
 	}
 	return errors.Join(errs...)
 }

@@ -74,6 +74,9 @@ func (d *Dir) startMaintenance() {
 		return
 	}
 	d.background.Go(d.maintain)
+	if !d.opts.ManualCleaning {
+		d.background.Go(d.keepClean)
+	}
 	if !d.wasClean {
 		d.background.Go(func() { d.Load(d.running, nil) })
 	}
@@ -145,11 +148,12 @@ func (d *Dir) told(what string, err error) error {
 	return err
 }
 
-// Maintain does one round of everything that a Dir does on its own: it applies
-// retention to every log, flushes those whose flush.ms has passed, writes the
-// checkpoints and removes the files whose time has come, waiting for the budget. It is
-// for those who set ManualMaintenance; else it does the same ahead of time. What fails
-// does not keep the rest from being done; the errors are joined.
+// Maintain does one round of everything that a Dir does on its own: it compacts the logs
+// that are due, as Clean does, unless ManualCleaning is set, applies retention to every
+// log, flushes those whose flush.ms has passed, writes the checkpoints and removes the
+// files whose time has come, waiting for the budget. It is for those who set
+// ManualMaintenance; else it does the same ahead of time. What fails does not keep the
+// rest from being done; the errors are joined.
 func (d *Dir) Maintain(ctx context.Context) error {
 	if err := d.begin(); err != nil {
 		return fmt.Errorf("maintain: %w", err)
@@ -158,10 +162,13 @@ func (d *Dir) Maintain(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(d.running, func() { cancel(ErrClosed) })()
+	var errs []error
+	if !d.opts.ManualCleaning {
+		errs = append(errs, d.Clean(ctx))
+	}
 	m := &d.maintenance
 	m.turn.Lock()
 	defer m.turn.Unlock()
-	var errs []error
 	for _, p := range d.all() {
 		errs = append(errs, d.told("retention", d.retain(ctx, p)))
 	}

@@ -48,7 +48,7 @@ func TestRetentionIsAppliedOnItsOwn(t *testing.T) {
 		dir := t.TempDir()
 		policies := map[string]seglog.CleanupPolicy{
 			"delete": seglog.CleanupDelete, "compact": seglog.CleanupCompact, "both": seglog.CleanupCompactDelete}
-		opts := seglog.DirOptions{Topics: map[string]seglog.Options{}}
+		opts := seglog.DirOptions{ManualCleaning: true, Topics: map[string]seglog.Options{}}
 		for topic, policy := range policies {
 			opts.Topics[topic] = seglog.Options{RetentionTime: time.Hour, CleanupPolicy: policy, Sync: seglog.SyncNever}
 		}

@@ -38,7 +38,8 @@ type DirOptions struct {
 	// two rounds of ApplyRetention over all logs. 0 means 5 minutes.
 	RetentionCheckInterval time.Duration
 	// InitialTaskDelay is log.initial.task.delay.ms: the time from OpenDir to the
-	// first of these rounds. 0 means 30 seconds.
+	// first of these rounds, and to the first look for logs to compact. 0 means 30
+	// seconds.
 	InitialTaskDelay time.Duration
 	// RecoveryCheckpointInterval is log.flush.offset.checkpoint.interval.ms. 0 means
 	// a minute.
@@ -53,11 +54,22 @@ type DirOptions struct {
 	// time between two rounds of ExpireProducers over the logs that are open. 0 means
 	// 10 minutes.
 	ProducerExpirationCheckInterval time.Duration
+	// Cleaner is how much memory and disk the compaction of all logs may take. A Dir
+	// compacts those whose Options.CleanupPolicy says so, one at a time, when
+	// MinCleanableDirtyRatio or MaxCompactionLag says that it is time.
+	Cleaner CleanerOptions
+	// CleanerBackoff is log.cleaner.backoff.ms: when none was due, the time until they
+	// are looked through again. 0 means 15 seconds.
+	CleanerBackoff time.Duration
+	// ManualCleaning is log.cleaner.enable=false: a log is compacted only when Clean, or
+	// Log.Compact, is called.
+	ManualCleaning bool
 	// RemovalBytesPerSecond bounds how fast files of removed segments and
 	// partitions go off the disk, which is not free of work for a disk. 0 means as
 	// fast as it can.
 	RemovalBytesPerSecond int64
-	// ManualMaintenance: nothing of the above happens but when Maintain is called.
+	// ManualMaintenance: nothing of the above happens but when Maintain, or Clean, is
+	// called.
 	ManualMaintenance bool
 
 	// Identity, if not nil, is what meta.properties must say, and is written to a
@@ -84,6 +96,11 @@ type DirOptions struct {
 type DirEvents struct {
 	// SetAside is called when a partition cannot be opened.
 	SetAside func(topic string, partition int32, cause error)
+	// Cleaned is called when a log was compacted, Log.Compact called by others apart.
+	Cleaned func(topic string, partition int32, result CompactResult)
+	// Uncleanable is called when a log cannot be compacted. It is tried again after a few
+	// minutes, or if it is damaged when it has been opened again.
+	Uncleanable func(topic string, partition int32, cause error)
 	// MaintenanceFailed is called when a part of maintenance fails. It is tried
 	// again at its next turn.
 	MaintenanceFailed func(cause error)
@@ -106,6 +123,7 @@ const (
 	defaultCheckpointInterval      = time.Minute
 	defaultHighWatermarkCheckpoint = 5 * time.Second
 	defaultProducerExpirationCheck = 10 * time.Minute
+	defaultCleanerBackoff          = 15 * time.Second
 )
 
 func (o DirOptions) resolve() (DirOptions, error) {
@@ -118,6 +136,7 @@ func (o DirOptions) resolve() (DirOptions, error) {
 	setDefault(&o.StartCheckpointInterval, defaultCheckpointInterval)
 	setDefault(&o.HighWatermarkCheckpointInterval, defaultHighWatermarkCheckpoint)
 	setDefault(&o.ProducerExpirationCheckInterval, defaultProducerExpirationCheck)
+	setDefault(&o.CleanerBackoff, defaultCleanerBackoff)
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
@@ -130,6 +149,7 @@ func (o DirOptions) resolve() (DirOptions, error) {
 		inRange("StartCheckpointInterval", o.StartCheckpointInterval, time.Millisecond, math.MaxInt64),
 		inRange("HighWatermarkCheckpointInterval", o.HighWatermarkCheckpointInterval, time.Millisecond, math.MaxInt64),
 		inRange("ProducerExpirationCheckInterval", o.ProducerExpirationCheckInterval, time.Millisecond, math.MaxInt64),
+		inRange("CleanerBackoff", o.CleanerBackoff, time.Millisecond, math.MaxInt64),
 		inRange("RemovalBytesPerSecond", o.RemovalBytesPerSecond, 0, math.MaxInt64),
 		identityFits(o.Identity),
 	}

@@ -343,14 +343,16 @@ func (l *Log) readState() error {
 	return nil
 }
 
-// firstDirty is the offset below which the log is clean for sure. Where a broker may
-// have had the log meanwhile ours alone says nothing: it may have truncated the log
-// and appended again. To clean twice costs time only.
+// firstDirty is the offset below which the log is clean for sure. A log directory that
+// was shut down properly, by a broker or a Dir, has it in its checkpoint. Else one of
+// the two may be out of date, ours if a broker has truncated the log meanwhile and
+// appended again: what was never cleaned must not pass for clean, or its tombstones
+// would go before what they delete. To clean twice costs time only.
 func (l *Log) firstDirty(ours, broker checkpoint.State) int64 {
-	if broker == (checkpoint.State{RecoveryPoint: unknownOffset}) {
+	switch {
+	case broker == checkpoint.State{RecoveryPoint: unknownOffset}:
 		return ours.FirstDirty
-	}
-	if !l.ours {
+	case !l.ours, l.brokerClosed():
 		return broker.FirstDirty
 	}
 	return min(ours.FirstDirty, broker.FirstDirty)
@@ -360,7 +362,10 @@ func (l *Log) firstDirty(ours, broker checkpoint.State) int64 {
 // partition, if it lies in one.
 func (l *Log) brokerState() checkpoint.State {
 	if l.owner != nil {
-		return l.owner.given
+		state := l.owner.given
+		// A log that its user has closed is opened again with what was cleaned since.
+		state.FirstDirty = l.owner.dir.checkpoints.firstDirty(l.owner)
+		return state
 	}
 	state := checkpoint.State{RecoveryPoint: unknownOffset}
 	dir, err := layout.ParseDir(filepath.Base(l.dir))

@@ -137,8 +137,8 @@ func New(o Options) (*Cleaner, error) {
 	}
 	c := &Cleaner{opts: o, pace: pace{bytesPerSecond: o.BytesPerSecond}}
 	switch {
-	case o.LoadFactor < 0 || o.LoadFactor > 1:
-		return nil, fmt.Errorf("load factor %v, want 0 to 1", o.LoadFactor)
+	case !(o.LoadFactor > 0 && o.LoadFactor <= 1):
+		return nil, fmt.Errorf("load factor %v, want above 0, up to 1", o.LoadFactor)
 	case c.limit() < 1:
 		return nil, fmt.Errorf("no key fits a map of %d bytes", o.MapBytes)
 	case o.BytesPerSecond < 0:
@@ -146,6 +146,9 @@ func New(o Options) (*Cleaner, error) {
 	}
 	return c, nil
 }
+
+// Release gives back the memory for keys. The next round takes what it needs.
+func (c *Cleaner) Release() { c.keys = nil }
 
 // limit is how many keys the map takes.
 func (c *Cleaner) limit() int {
