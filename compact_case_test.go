@@ -17,9 +17,11 @@ import (
 	"github.com/seglog/seglog/record"
 )
 
-// A history is words of: pN:a,b data of producer N, pN:a,b! with the batch outside of a
-// transaction, c N and a N markers, /a plain data, | a roll; then "clean" and "twice",
-// a clean that sets horizons and one when they have passed.
+// A history is words: pN:a,b is data of producer N, tN:a,b of a transaction of his, rN:a,b
+// the same as a coordinator writes it, with sequences from 0 each time, d:a,b of nobody;
+// "a-" is a tombstone. commit:N and abort:N are markers, | is a roll. "clean" rolls and
+// compacts everything, "sealed" without the roll, and "twice" sets horizons and comes
+// again when they have passed.
 type history struct {
 	t    *testing.T
 	log  *seglog.Log
@@ -43,6 +45,8 @@ func (h *history) run(text string) *history {
 			rollLog(h.t, h.log)
 		case word == "clean":
 			h.clean(0)
+		case word == "sealed":
+			h.sealed()
 		case word == "twice":
 			h.clean(0)
 			h.clean(10_000)
@@ -59,6 +63,11 @@ func (h *history) clean(later int64) {
 	h.t.Helper()
 	rollLog(h.t, h.log)
 	h.now += later
+	h.sealed()
+}
+
+func (h *history) sealed() {
+	h.t.Helper()
 	compact(h.t, h.log, &seglog.CompactOptions{Full: true, Now: time.UnixMilli(h.now)})
 }
 
@@ -82,6 +91,16 @@ func (h *history) data(who, keys string) {
 		records = append(records, kv(strings.TrimSuffix(k, "-"), map[bool]string{true: "", false: "v"}[strings.HasSuffix(k, "-")]))
 	}
 	var opts seglog.AppendOptions
+	if who[0] == 'r' {
+		base := h.log.Offsets().End
+		for i := range records {
+			records[i].Offset = base + int64(i)
+		}
+		_, err := h.log.AppendReplicated(batchAt(h.t, record.BuilderOptions{
+			BaseOffset: base, Producer: &record.Producer{ID: producerOf(who[1:])}, Transactional: true}, records...), nil)
+		require.NoError(h.t, err)
+		return
+	}
 	if who != "d" {
 		id := producerOf(who[1:])
 		opts.Producer = &seglog.Producer{ID: id, Sequence: sequenceOf(h.t, h.log, id), Transactional: who[0] == 't'}
@@ -128,13 +147,29 @@ func TestBatchesAndMarkersStayAsLongAsTheyAreNeeded(t *testing.T) {
 		{"302: and of a batch that is empty", "p1:1,2,3 p2:3,1,4 p3:1,4 clean p4:2 clean", []int64{3, 6, 7, 8}, []int64{2, 5, 7, 8}, 0},
 		{"304: transactions that interleave", "t1:1,2 t2:2,3 t1:3,4 abort:1 commit:2 t1:2 commit:1 clean",
 			[]int64{3, 6, 7, 8, 9}, []int64{3, 6, 7, 8, 9}, 1},
+		{"305: over two segments, the first cleaned", "t1:1,2 t3:2,3 t2:3,4 | t2:5,6 t3:6,7 t1:7,8 abort:2 t3:8,9 commit:3 t1:9,10 abort:1 sealed",
+			[]int64{2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, []int64{3, 5, 7, 9, 11, 12, 14, 15, 17, 18}, 2},
+		{"305: then the second", "t1:1,2 t3:2,3 t2:3,4 | t2:5,6 t3:6,7 t1:7,8 abort:2 t3:8,9 commit:3 t1:9,10 abort:1 sealed | t2:11 t1:12 sealed",
+			[]int64{2, 3, 8, 9, 12, 13, 14, 15, 18, 19, 20}, []int64{3, 9, 12, 14, 15, 18, 19, 20}, 2},
 		{"306: a commit marker, its data there", "t1:1 t1:2,3 commit:1 t1:2 commit:1 clean", []int64{0, 2, 3, 4, 5}, []int64{0, 2, 3, 4, 5}, 0},
 		{"306: its data gone", "t1:1 t1:2,3 commit:1 t1:2 commit:1 clean t1:1,3 commit:1 clean", []int64{3, 4, 5, 6, 7, 8}, []int64{3, 4, 5, 7, 8}, 0},
 		{"306: its time come", "t1:1 t1:2,3 commit:1 t1:2 commit:1 clean t1:1,3 commit:1 clean twice", []int64{4, 5, 6, 7, 8}, []int64{4, 5, 7, 8}, 0},
+		{"307: a batch of which nothing is read", "t1:1 abort:1 t1:2 t1:2 commit:1 clean", []int64{1, 3, 4}, []int64{1, 3, 4}, 1},
+		{"307: its marker's time come", "t1:1 abort:1 t1:2 t1:2 commit:1 clean twice", []int64{3, 4}, []int64{3, 4}, 0},
+		{"308: a commit marker and an empty batch", "t1:2,3 | t2:2,3 commit:2 | d:2 d:3 commit:1 clean", []int64{4, 5, 6, 7}, []int64{1, 3, 4, 5, 6, 7}, 0},
+		{"308: cleaned again", "t1:2,3 | t2:2,3 commit:2 | d:2 d:3 commit:1 clean clean", []int64{4, 5, 6, 7}, []int64{1, 3, 4, 5, 6, 7}, 0},
+		{"308: after newer data", "t1:2,3 | t2:2,3 commit:2 | d:2 d:3 commit:1 clean t2:1 commit:2 clean",
+			[]int64{4, 5, 6, 7, 8, 9}, []int64{1, 4, 5, 6, 7, 8, 9}, 0},
+		{"308: its time come", "t1:2,3 | t2:2,3 commit:2 | d:2 d:3 commit:1 clean t2:1 commit:2 clean twice",
+			[]int64{5, 6, 7, 8, 9}, []int64{1, 5, 6, 7, 8, 9}, 0},
+		{"309: a marker of nothing", "commit:1 d:2 d:3 twice", []int64{1, 2}, []int64{0, 1, 2}, 0},
+		{"309: an empty marker", "commit:1 d:2 d:3 twice clean", []int64{1, 2}, []int64{0, 1, 2}, 0},
 		{"310: over two segments", "t1:1 | commit:1 twice", []int64{0, 1}, []int64{0, 1}, 0},
 		{"311: aborted over two segments", "t1:1 | abort:1 twice", []int64{1}, []int64{0, 1}, 1},
 		{"312: an abort marker", "t1:1 t1:2,3 abort:1 t1:3 commit:1 clean", []int64{3, 4, 5}, []int64{3, 4, 5}, 1},
 		{"312: its time come", "t1:1 t1:2,3 abort:1 t1:3 commit:1 clean twice", []int64{4, 5}, []int64{4, 5}, 0},
+		{"313: sequences that are used again", "r1:1 commit:1 r1:2 commit:1 d:1 d:2 clean", []int64{1, 3, 4, 5}, []int64{1, 2, 3, 4, 5}, 0},
+		{"313: their time come", "r1:1 commit:1 r1:2 commit:1 d:1 d:2 clean twice", []int64{3, 4, 5}, []int64{2, 3, 4, 5}, 0},
 		{"314: an abort marker and an empty batch", "t1:2,3 abort:1 clean", []int64{2}, []int64{1, 2}, 1},
 		{"314: after newer data", "t1:2,3 abort:1 clean p1:1 clean", []int64{2, 3}, []int64{2, 3}, 1},
 		{"314: its time come", "t1:2,3 abort:1 clean p1:1 clean twice", []int64{3}, []int64{3}, 0},
@@ -143,6 +178,8 @@ func TestBatchesAndMarkersStayAsLongAsTheyAreNeeded(t *testing.T) {
 		{"316: and then data", "t1:1 t1:2,3 abort:1 clean p1:1,5 clean", []int64{3, 4, 5}, []int64{3, 5}, 1},
 		{"a tombstone and a value in one batch", "d:1-,2 twice", []int64{1}, []int64{1}, 0},
 		{"321: everything is obsolete", "d:1-,2- twice", []int64{}, []int64{1}, 0},
+		{"321: in three segments", "d:1- | d:2- | d:3- twice", []int64{}, []int64{2}, 0},
+		{"326: values that were deleted", "d:0 d:1 d:2 d:3 | d:0- d:2- | d:4 d:5 | d:6 twice", []int64{1, 3, 6, 7, 8}, []int64{1, 3, 6, 7, 8}, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			h := newHistory(t).run(row.history)
