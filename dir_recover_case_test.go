@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/logtest"
 )
 
@@ -281,6 +282,53 @@ func TestTheCleanMarkerGoesBeforeAnyLogIsTouched(t *testing.T) {
 			}
 			require.Positive(t, marked)
 			require.Positive(t, unmarked)
+		})
+	}
+}
+
+// A segment that compaction has emptied ends below the next one. After a crash that is
+// not taken for a lost tail, though the checkpoint, which says less than the log does
+// itself, has everything scanned from before it.
+func TestWhatCompactionHasEmptiedIsNotTakenForLost(t *testing.T) {
+	for _, row := range []struct {
+		name       string
+		checkpoint int64
+		stale      bool // the state is of before the log was compacted by somebody else
+	}{
+		{"the checkpoint is that of an empty log", 0, false},
+		{"it is at the beginning of an emptied segment", 3, false},
+		{"it is inside of one", 4, false},
+		{"it is inside of the next", 7, false},
+		{"a broker has compacted it since", 12, true},
+		{"and has not written all of its checkpoints", 0, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			opts := compactedDir
+			opts.Log.SegmentBytes = 250 // three records, which lets no two segments become one
+			d := openDir(t, dir, opts)
+			l := create(t, d, "topic", 0)
+			for i := range 12 {
+				put(t, l, fmt.Sprint("k", i%3), fmt.Sprint("value ", i))
+				if i%3 == 2 {
+					rollLog(t, l)
+				}
+			}
+			require.NoError(t, l.Sync())
+			compact(t, l, nil)
+			require.Equal(t, []int64{0, 3, 6, 9, 12}, bases(t, l))
+			dir = killDir(t, d)
+			for _, name := range []string{"seglog.state", "seglog.state.copy"} {
+				if row.stale {
+					writeFile(t, filepath.Join(dir, "topic-0", name), checkpoint.AppendState(nil, checkpoint.State{}))
+				}
+			}
+			writeFile(t, filepath.Join(dir, "recovery-point-offset-checkpoint"), fmt.Appendf(nil, "0\n1\ntopic 0 %d\n", row.checkpoint))
+			d = openDir(t, dir, opts)
+			l = partition(t, d, "topic", 0)
+			require.Equal(t, []string{"9 k0=value 9", "10 k1=value 10", "11 k2=value 11"}, contents(t, l))
+			require.EqualValues(t, 12, l.Offsets().End)
+			require.Empty(t, stats(t, l).Recovery.SetAside)
 		})
 	}
 }

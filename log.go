@@ -118,12 +118,17 @@ type Log struct {
 	telling  sync.Mutex // held while Events.Damaged is called
 	flushing sync.Mutex // held by the one who flushes sealed segments; before sync
 
-	locks    []io.Closer
-	known    bool     // a seglog had the directory open before
-	ours     bool     // a state file is ours and whole
-	shut     bool     // of a read-only log: it was closed when it was opened
-	recovery Recovery // guarded by append once the log is open
-	closed   atomic.Bool
+	locks []io.Closer
+	known bool // a seglog had the directory open before
+	ours  bool // a state file is ours and whole
+	// gapsBelow: somebody has synced what lies below it, us, or a broker in whose log
+	// directory it is. There offsets that are missing between segments were compacted
+	// away, and are not what a crash has taken. It is not below the recovery point,
+	// for which the one who has seen less counts.
+	gapsBelow int64
+	shut      bool     // of a read-only log: it was closed when it was opened
+	recovery  Recovery // guarded by append once the log is open
+	closed    atomic.Bool
 }
 
 // Close writes what is needed to open the log quickly the next time, syncs

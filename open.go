@@ -332,6 +332,12 @@ func (l *Log) readState() error {
 	if !l.ours {
 		state = checkpoint.State{RecoveryPoint: unknownOffset}
 	}
+	l.gapsBelow = broker.FirstDirty
+	for _, point := range []int64{state.RecoveryPoint, broker.RecoveryPoint} {
+		if point < unknownOffset {
+			l.gapsBelow = max(l.gapsBelow, point)
+		}
+	}
 	l.state.State = checkpoint.State{
 		LogStartOffset: max(state.LogStartOffset, broker.LogStartOffset),
 		RecoveryPoint:  min(state.RecoveryPoint, broker.RecoveryPoint),
@@ -595,7 +601,16 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if r.SetAside != "" {
 			l.recovery.SetAside = append(l.recovery.SetAside, r.SetAside)
 		}
-		if r.Cut == 0 {
+		next := s.NextOffset()
+		if i+1 < len(segments) {
+			next = segments[i+1].Base()
+		}
+		if s.NextOffset() > next {
+			return &OverlapError{Segment: s.Base(), LastOffset: s.NextOffset() - 1, Next: next}
+		}
+		// We leave no gap behind the recovery point; see secureLocked.
+		lost := l.ours && next > l.gapsBelow && s.NextOffset() < next
+		if (lost || i+1 == len(segments)) && r.Cut == 0 {
 			if err := l.reaches(s); err != nil {
 				return err
 			}
@@ -603,12 +618,6 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if i+1 == len(segments) {
 			return nil
 		}
-		next := segments[i+1].Base()
-		if s.NextOffset() > next {
-			return &OverlapError{Segment: s.Base(), LastOffset: s.NextOffset() - 1, Next: next}
-		}
-		// We leave no gap behind the recovery point; see secureLocked.
-		lost := l.ours && next > l.state.RecoveryPoint && s.NextOffset() < next
 		if r.Cut > 0 || lost {
 			return l.endAt(segments, i)
 		}
