@@ -141,7 +141,7 @@ func (d *cleanedDir) requireSurvived(t testing.TB, disk *logtest.Disk, what stri
 		}
 		for _, must := range d.told {
 			last, there := found[must.key]
-			require.True(t, there && last >= must.offset, "%s: %v is missing: %v, %v, %+v, told %v maybe %v", what, must, found, segments(t, l), clean, d.told, d.maybe)
+			require.True(t, there && last >= must.offset, "%s: %v is missing, found %v", what, must, found)
 		}
 		require.NoError(t, dir.Clean(t.Context()), what)
 		require.Empty(t, dir.CleanerStats().Uncleanable, what)
