@@ -58,7 +58,8 @@ type CleanerStats struct {
 	Looked, Cleaned time.Time
 	LastRun         time.Duration
 	// DirtiestRatio is the largest share of a dirty part when the logs were last looked
-	// through, and MostOverdue the longest that Options.MaxCompactionLag was exceeded.
+	// through, and MostOverdue the longest that Options.MaxCompactionLag was exceeded. Logs
+	// of a Dir that are not open and not due do not count.
 	DirtiestRatio float64
 	MostOverdue   time.Duration
 	// MapFill is the share of the memory for keys that was used last.

@@ -28,8 +28,10 @@ import (
 // A Dir owns its logs: it opens them when they are first asked for, keeps the number
 // of open files in bounds, maintains them, and closes them when it is closed.
 //
-// Lock order: maintenance.turn, partition.mu, a log's own locks, checkpoints, mu. Who
-// holds reclaiming waits for no lock of a log, and who waits for it holds no segment.
+// Lock order: maintenance.turn, partition.mu, a log's own locks, checkpoints, mu. The
+// cleaner's turn comes before a log's locks, too; it and the other two of before are
+// never held by one. Who holds reclaiming waits for no lock of a log, and who waits for
+// it holds no segment.
 type Dir struct {
 	path string
 	opts DirOptions // resolved

@@ -11,7 +11,7 @@
 //	for rec, err := range log.Records(ctx, 0, nil) { ... }
 //
 // A [Dir] is a log directory, as a broker has it: many partitions that share one lock,
-// one limit of open files and one goroutine that maintains them.
+// one limit of open files, one goroutine that maintains and one that compacts them.
 //
 //	dir, err := seglog.OpenDir("kafka-logs", seglog.DirOptions{})
 //	log, err := dir.Partition("orders", 0)

@@ -76,6 +76,9 @@ func (d *logDir) dir(p layout.Dir) string {
 type partitionFigures struct {
 	seglog.Stats
 	lastTime int64
+
+	compacted bool
+	seglog.Dirtiness
 }
 
 // figures opens a partition. What cannot be read of it is the error.
@@ -93,13 +96,26 @@ func (d *logDir) figures(p layout.Dir) (partitionFigures, error) {
 	if found {
 		f.lastTime = newest.Timestamp
 	}
+	// What keeps it from being known is told by the commands that look closer.
+	if d, derr := log.Dirtiness(); derr == nil && d.FirstDirty > f.Start {
+		f.Dirtiness, f.compacted = d, true
+	}
 	return f, err
+}
+
+// clean says how far a partition was compacted, and what there is to compact.
+func (f *partitionFigures) clean(out *Output) (to, dirty string) {
+	if !f.compacted {
+		return "-", "-"
+	}
+	return fmt.Sprint(f.FirstDirty), out.Size(f.DirtyBytes)
 }
 
 // list prints a line for each partition.
 func (d *logDir) list(all bool) error {
 	out := d.app.Out
-	table := out.Table(Left("TOPIC"), Right("PARTITION"), Right("START"), Right("END"), Right("SEGMENTS"), Right("SIZE"), Left("LAST TIME"), Left("STATE"))
+	table := out.Table(Left("TOPIC"), Right("PARTITION"), Right("START"), Right("END"), Right("SEGMENTS"), Right("SIZE"),
+		Right("CLEANED TO"), Right("DIRTY"), Left("LAST TIME"), Left("STATE"))
 	damaged := 0
 	for _, p := range d.partitions {
 		f, err := d.figures(p)
@@ -113,11 +129,18 @@ func (d *logDir) list(all bool) error {
 			d.app.sayf("%s: %v", d.dir(p), err)
 		}
 		if out.JSON() {
-			err = out.Emit(out.Object("partition").String("topic", p.Topic).Int("partition", int64(p.Partition)).
+			obj := out.Object("partition").String("topic", p.Topic).Int("partition", int64(p.Partition)).
 				Int("start_offset", f.Start).Int("end_offset", f.End).Int("segments", int64(f.Segments)).
-				Int("size", f.Size).Time("last_time", f.lastTime).String("state", state))
+				Int("size", f.Size).Time("last_time", f.lastTime).String("state", state)
+			if f.compacted {
+				obj.Int("cleaned_to", f.FirstDirty).Int("clean_size", f.CleanBytes).Int("dirty_size", f.DirtyBytes)
+			} else {
+				obj.Null("cleaned_to")
+			}
+			err = out.Emit(obj)
 		} else {
-			err = table.Row(p.Topic, p.Partition, f.Start, f.End, f.Segments, out.Size(f.Size), timeTextSeconds(f.lastTime), Styled(style, state))
+			to, dirty := f.clean(out)
+			err = table.Row(p.Topic, p.Partition, f.Start, f.End, f.Segments, out.Size(f.Size), to, dirty, timeTextSeconds(f.lastTime), Styled(style, state))
 		}
 		if err != nil {
 			return err
@@ -131,7 +154,7 @@ func (d *logDir) list(all bool) error {
 			if err := out.Emit(out.Object("directory").String("name", o.name).String("state", o.state)); err != nil {
 				return err
 			}
-		} else if err := table.Row(o.name, "-", "-", "-", "-", "-", "-", o.state); err != nil {
+		} else if err := table.Row(o.name, "-", "-", "-", "-", "-", "-", "-", "-", o.state); err != nil {
 			return err
 		}
 	}
@@ -153,6 +176,8 @@ func isDamage(err error) bool { return status(err) == statusDamage }
 type dirFigures struct {
 	topics, partitions, segments, damaged int
 	size, records                         int64
+	compacted                             int
+	clean, dirty                          int64 // bytes of those that were compacted
 	identity                              checkpoint.MetaProperties
 	hasIdentity                           bool
 	close                                 string
@@ -175,6 +200,11 @@ func (d *logDir) stat() error {
 		f.segments += one.Segments
 		f.size += one.Size
 		f.records += one.End - one.Start
+		if one.compacted {
+			f.compacted++
+			f.clean += one.CleanBytes
+			f.dirty += one.DirtyBytes
+		}
 	}
 	progress.Clear()
 	f.topics = len(topics)
@@ -208,7 +238,9 @@ func (d *logDir) tell(f dirFigures) error {
 		obj := out.Object("log_directory").Text("directory", d.path).Int("topics", int64(f.topics)).
 			Int("partitions", int64(f.partitions)).Int("damaged_partitions", int64(f.damaged)).
 			Int("other_directories", int64(len(d.others))).Int("segments", int64(f.segments)).
-			Int("offsets", f.records).Int("size", f.size).Text("last_close", f.close)
+			Int("offsets", f.records).Int("size", f.size).
+			Int("compacted_partitions", int64(f.compacted)).Int("clean_size", f.clean).Int("dirty_size", f.dirty).
+			Text("last_close", f.close)
 		if f.hasIdentity {
 			obj.String("cluster_id", f.identity.ClusterID).Int("node_id", int64(f.identity.NodeID))
 		} else {
@@ -228,6 +260,9 @@ func (d *logDir) tell(f dirFigures) error {
 	table.Row("segments", commas(int64(f.segments)))
 	table.Row("offsets", commas(f.records))
 	table.Row("log size", out.Size(f.size))
+	if f.compacted > 0 {
+		table.Row("compacted", fmt.Sprintf("%s, %s clean, %s dirty", plural(int64(f.compacted), "partition", "partitions"), out.Size(f.clean), out.Size(f.dirty)))
+	}
 	if f.hasIdentity {
 		table.Row("cluster", f.identity.ClusterID)
 		table.Row("node", f.identity.NodeID)

@@ -68,7 +68,7 @@ func (o *statOptions) run(ctx context.Context, app *App, dir string) error {
 	}
 	s.surroundings(segments[len(segments)-1])
 	if d, err := log.Dirtiness(); err == nil && d.FirstDirty > s.stats.Start {
-		s.cleanedTo, s.cleaned = d.FirstDirty, true
+		s.dirtiness, s.cleaned = d, true
 	}
 	if app.Out.JSON() {
 		err = s.emit()
@@ -97,7 +97,7 @@ type figures struct {
 	magics           [3]int64
 	first, last      int64 // timestamps
 
-	cleanedTo       int64
+	dirtiness       seglog.Dirtiness // if cleaned
 	cleaned         bool
 	close           string
 	topicID         string
@@ -229,7 +229,7 @@ func (s *figures) surroundings(active seglog.SegmentInfo) {
 	if epochs, err := leaderepoch.ReadFile(s.app.FS, filepath.Join(s.dir, layout.LeaderEpochCheckpointName)); err == nil && len(epochs) > 0 {
 		s.leaderEpoch, s.hasLeaderEpochs = int64(epochs[len(epochs)-1].Epoch), true
 	}
-	s.cleanedTo, s.cleaned = s.brokerOffset(layout.CleanerOffsetName)
+	s.dirtiness.FirstDirty, s.cleaned = s.brokerOffset(layout.CleanerOffsetName)
 	s.close = s.lastClose(active)
 }
 
@@ -345,7 +345,8 @@ func (s *figures) cleanedText() string {
 	if !s.cleaned {
 		return "0 (never compacted)"
 	}
-	return fmt.Sprint(s.cleanedTo)
+	out := s.app.Out
+	return fmt.Sprintf("%d (%s clean, %s dirty)", s.dirtiness.FirstDirty, out.Size(s.dirtiness.CleanBytes), out.Size(s.dirtiness.DirtyBytes))
 }
 
 func (s *figures) emit() error {
@@ -362,7 +363,7 @@ func (s *figures) emit() error {
 		}
 	})
 	if s.cleaned {
-		obj.Int("cleaned_to", s.cleanedTo)
+		obj.Int("cleaned_to", s.dirtiness.FirstDirty).Int("clean_size", s.dirtiness.CleanBytes).Int("dirty_size", s.dirtiness.DirtyBytes)
 	} else {
 		obj.Null("cleaned_to")
 	}
