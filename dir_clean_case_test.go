@@ -240,8 +240,11 @@ func TestADirSetsALogAsideThatCannotBeCompacted_K002(t *testing.T) {
 		disk.Heal()
 		pass(10 * time.Minute)
 		require.EqualValues(t, 6, firstDirty(t, partition(t, d, "sick", 0)))
-		require.Contains(t, d.CleanerStats().Uncleanable, "bad-0")
-		require.Len(t, d.CleanerStats().Uncleanable, 1)
+		s = d.CleanerStats()
+		require.Contains(t, s.Uncleanable, "bad-0")
+		require.Len(t, s.Uncleanable, 1)
+		pass(time.Hour)
+		require.Equal(t, s.Failed, d.CleanerStats().Failed, "damage does not go away")
 		// What is deleted is no longer in the way.
 		require.NoError(t, d.DeletePartition("bad", 0))
 		require.Empty(t, d.CleanerStats().Uncleanable)

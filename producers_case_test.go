@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -419,6 +420,7 @@ func TestAReaderThatWaitsInASealedSegmentMissesNothing(t *testing.T) {
 			defer cancel()
 			opts.Follow = true
 			var got []int64
+			var ending sync.WaitGroup // beyond what the reader waits for
 			for r, err := range l.Records(ctx, 0, &opts) {
 				require.NoError(t, err)
 				got = append(got, r.Offset)
@@ -427,7 +429,7 @@ func TestAReaderThatWaitsInASealedSegmentMissesNothing(t *testing.T) {
 					plain(t, l, 1)
 					roll(t, l)
 					plain(t, l, 1)
-					go func() {
+					ending.Go(func() {
 						_, err := l.EndTransaction(seglog.Producer{ID: 1}, seglog.Commit, nil)
 						if err == nil {
 							err = l.Sync()
@@ -438,12 +440,13 @@ func TestAReaderThatWaitsInASealedSegmentMissesNothing(t *testing.T) {
 						if err != nil {
 							panic(err)
 						}
-					}()
+					})
 				}
 				if r.Offset == 4 {
 					break
 				}
 			}
+			ending.Wait()
 			require.Equal(t, span(0, 4), got)
 		})
 	}
