@@ -578,3 +578,23 @@ func TestADirCompactsBesideItsUsers(t *testing.T) {
 		requireSound(t, filepath.Join(dir, fmt.Sprintf("topic%d-0", i)))
 	}
 }
+
+// What cannot be noted as durable cannot be cleaned yet, and is not tried without end.
+func TestALogWhoseStateCannotBeWrittenIsNotCleanedOverAndOver(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := compactedDir
+	opts.FS = disk.FS()
+	d := openDir(t, "logs", opts)
+	l := create(t, d, "topic", 0)
+	disk.Fail(logtest.Calls{Name: "logs/topic-0/seglog.state*"}, syscall.EIO)
+	dirty(t, l, 3)
+	require.NoError(t, d.Clean(t.Context()))
+	require.Zero(t, d.CleanerStats().Runs)
+	require.Zero(t, firstDirty(t, l))
+	disk.Heal()
+	require.NoError(t, l.Close())
+	l = partition(t, d, "topic", 0)
+	require.NoError(t, d.Clean(t.Context()))
+	require.EqualValues(t, 6, firstDirty(t, l))
+	require.NoError(t, d.Close())
+}
