@@ -124,7 +124,7 @@ func TestTheMapHasTheKeysOfTheDirtyPart(t *testing.T) {
 		require.Equal(t, seglog.Volume{Records: 500, Batches: 500, Bytes: dry.Read.Bytes}, dry.Kept)
 	})
 	t.Run("334: a gap of millions", func(t *testing.T) {
-		const far = 7206178
+		const far = int64(7206178)
 		dir := t.TempDir()
 		writeLog(t, dir, 0, keyedBatch(t, 0, "a", "v"), keyedBatch(t, far, "b", "v"))
 		l := openLog(t, dir, compacted)
@@ -210,7 +210,7 @@ func TestATombstoneIsJudgedByItsHorizonAndNotByTimestamps_327(t *testing.T) {
 // Row 336, K013: a segment of an old broker with offsets that are too far apart is split
 // before it is cleaned, and what is left of it cleaned as any other.
 func TestASegmentThatOverflowsIsSplitAndCleaned_K013(t *testing.T) {
-	const far = 1 << 31
+	const far = int64(1 << 31)
 	dir := t.TempDir()
 	writeLog(t, dir, 0, keyedBatch(t, 0, "a", "old"), keyedBatch(t, 5, "b", "v"), keyedBatch(t, far+10, "a", "new"), keyedBatch(t, far+12, "c", "v"))
 	writeLog(t, dir, far+20, keyedBatch(t, far+20, "d", "v"))
