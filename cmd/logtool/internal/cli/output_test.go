@@ -87,7 +87,8 @@ func TestColourFollowsTheEnvironment(t *testing.T) {
 
 func TestWriteErrorsAreReturnedEverAfter(t *testing.T) {
 	out := newOutput(failingWriter{})
-	require.NoError(t, out.Linef("buffered"))
+	_, err := out.Write([]byte("buffered"))
+	require.NoError(t, err)
 	require.Error(t, out.Flush())
 	require.Error(t, out.Linef("x"))
 	require.Error(t, out.Emit(out.Object("x")))
