@@ -129,11 +129,12 @@ func (l *Log) AppendAsync(records []Record) (Ticket, error) {
 }
 
 func (l *Log) encode(b *encoder, records []Record, p *Producer) (record.Batch, error) {
-	rules := l.rules(time.Now())
+	settings := l.settings()
+	rules := settings.rules(time.Now())
 	o := record.BuilderOptions{
-		Codec:         l.opts.Compression,
-		Level:         l.opts.CompressionLevel,
-		TimestampType: l.opts.TimestampType,
+		Codec:         settings.Compression,
+		Level:         settings.CompressionLevel,
+		TimestampType: settings.TimestampType,
 		LogAppendTime: rules.now,
 		LeaderEpoch:   l.opts.LeaderEpoch, // the present one is stamped later
 	}
@@ -153,7 +154,7 @@ func (l *Log) encode(b *encoder, records []Record, p *Producer) (record.Batch, e
 			return record.Batch{}, invalid(err)
 		}
 		// However small it is when compressed, it must not be refused by readers.
-		if n := b.RecordsSize(); n > record.DefaultMaxDecompressed && l.opts.Compression != record.None {
+		if n := b.RecordsSize(); n > record.DefaultMaxDecompressed && settings.Compression != record.None {
 			return record.Batch{}, &SizeError{ErrMessageTooLarge, n, record.DefaultMaxDecompressed}
 		}
 	}
@@ -209,23 +210,24 @@ func (l *Log) validate(b record.Batch) error {
 	if err := b.Verify(it); err != nil {
 		return err
 	}
-	newest, err := l.validateRecords(b, it)
+	settings := l.settings()
+	newest, err := settings.validateRecords(b, it)
 	if err != nil {
 		return err
 	}
-	if l.opts.TimestampType == record.LogAppendTime {
+	if settings.TimestampType == record.LogAppendTime {
 		return b.SetMaxTimestamp(record.LogAppendTime, time.Now().UnixMilli())
 	}
 	return b.SetMaxTimestamp(record.CreateTime, newest)
 }
 
 // validateRecords returns the newest timestamp.
-func (l *Log) validateRecords(b record.Batch, it *record.Iterator) (int64, error) {
+func (o *Options) validateRecords(b record.Batch, it *record.Iterator) (int64, error) {
 	newest := record.NoTimestamp
 	if err := it.Reset(b); err != nil {
 		return newest, err
 	}
-	rules := l.rules(time.Now())
+	rules := o.rules(time.Now())
 	if b.TimestampType() == record.LogAppendTime {
 		rules.stamped()
 	}
@@ -245,8 +247,8 @@ func (l *Log) validateRecords(b record.Batch, it *record.Iterator) (int64, error
 
 // appendAssigned writes one batch at the end of the log, or finds that it is there.
 func (l *Log) appendAssigned(b record.Batch, origin producerstate.Origin, opts *AppendOptions) (AppendResult, error) {
-	if b.Size() > l.opts.MaxMessageBytes {
-		return AppendResult{}, &SizeError{ErrMessageTooLarge, b.Size(), l.opts.MaxMessageBytes}
+	if limit := l.settings().MaxMessageBytes; b.Size() > limit {
+		return AppendResult{}, &SizeError{ErrMessageTooLarge, b.Size(), limit}
 	}
 	l.append.Lock()
 	at, err := l.appendAssignedLocked(b, origin, opts)
@@ -295,9 +297,10 @@ func (l *Log) appendAssignedLocked(b record.Batch, origin producerstate.Origin, 
 }
 
 // stampLocked keeps append times from going backwards, should two appends
-// have taken the time outside the lock in one order and come here in the other.
+// have taken the time outside the lock in one order and come here in the other. The
+// batch tells whether it has one: the setting may have changed since.
 func (l *Log) stampLocked(b record.Batch) error {
-	if l.opts.TimestampType != record.LogAppendTime {
+	if b.TimestampType() != record.LogAppendTime {
 		return nil
 	}
 	if ts := b.MaxTimestamp(); ts > l.append.lastStamp {
@@ -310,7 +313,7 @@ func (l *Log) stampLocked(b record.Batch) error {
 // finishAppend waits for durability, if it is to be waited for.
 func (l *Log) finishAppend(lastOffset int64, opts *AppendOptions) error {
 	l.boundOpen() // the append may have opened the active segment, or a new one
-	if opts.sync(l.opts.Sync) == SyncNever && !l.syncDue(lastOffset) {
+	if opts.sync(l.settings().Sync) == SyncNever && !l.syncDue(lastOffset) {
 		return nil
 	}
 	return l.syncTo(lastOffset + 1)
@@ -453,8 +456,8 @@ func (l *Log) writeLocked(w write) error {
 		// The log end, which lies behind the last offset, must be one too.
 		return fmt.Errorf("%w: no offsets are left behind %d", ErrUnexpectedOffset, w.first)
 	}
-	if int64(len(w.Bytes)) > l.opts.SegmentBytes {
-		return &SizeError{ErrSetTooLarge, len(w.Bytes), int(l.opts.SegmentBytes)}
+	if limit := l.settings().SegmentBytes; int64(len(w.Bytes)) > limit {
+		return &SizeError{ErrSetTooLarge, len(w.Bytes), int(limit)}
 	}
 	if w.LastOffset-w.first > math.MaxInt32 {
 		return fmt.Errorf("%w: %w: offsets %d to %d", ErrUnexpectedOffset, segment.ErrOffsetOverflow, w.first, w.LastOffset)
@@ -481,6 +484,10 @@ func (l *Log) writeLocked(w write) error {
 			return fmt.Errorf("%w: %w", ErrFailed, named(err))
 		}
 		return named(err)
+	}
+	if active.Base() > l.end.Load() { // it stays, and what was known of producers is what lies below
+		l.captureProducersLocked(active.Base())
+		l.background.Go(l.flushSealed)
 	}
 	l.bytes.Add(int64(len(w.Bytes)))
 	l.markUnsyncedLocked(active)

@@ -126,7 +126,7 @@ func (c *Cleaner) worst(logs []*Log, passed map[*Log]bool) *Log {
 	var ratio, dirtiest float64
 	var overdue time.Duration
 	for _, l := range logs {
-		if passed[l] || l.opts.ReadOnly || l.closed.Load() || !l.opts.CleanupPolicy.Compacts() || c.isAside(l, now) {
+		if passed[l] || l.opts.ReadOnly || l.closed.Load() || !l.settings().CleanupPolicy.Compacts() || c.isAside(l, now) {
 			continue
 		}
 		d, err := l.dirtiness(now, true)

@@ -261,7 +261,7 @@ func (l *Log) findAborted(set *segmentSet, s *segment.Segment) ([]segment.Aborte
 		return nil, err
 	}
 	segments, base, upper := set.slice(), s.Base(), l.upperOf(set.after(s.Base()))
-	r, err := m.TruncateAndReload(min(segments[0].Base(), base), base, time.Now().UnixMilli())
+	r, err := m.TruncateAndReload(below(segments, base), base, time.Now().UnixMilli())
 	if err != nil {
 		return nil, err
 	}

@@ -163,8 +163,8 @@ func (c *compactRun) tellProgress(p compaction.Progress) {
 // when it began.
 func (c *compactRun) do(ctx context.Context) error {
 	l := c.log
-	if !l.opts.CleanupPolicy.Compacts() {
-		return &OptionError{Field: "CleanupPolicy", Value: l.opts.CleanupPolicy.String(), Want: "compact or compact,delete"}
+	if policy := l.settings().CleanupPolicy; !policy.Compacts() {
+		return &OptionError{Field: "CleanupPolicy", Value: policy.String(), Want: "compact or compact,delete"}
 	}
 	ctx, end, err := l.beginCompaction(ctx)
 	if err != nil {
@@ -330,7 +330,7 @@ func (l *Log) resetFirstDirtyLocked(start int64) error {
 	if err := l.mayMaintain(); err != nil {
 		return err
 	}
-	if !l.opts.CleanupPolicy.Deletes() {
+	if !l.settings().CleanupPolicy.Deletes() {
 		l.logger().Warn("first dirty offset is outside of the log, it is reset", "was", l.stateNow().FirstDirty, "start", start)
 	}
 	return l.changeState(func(st *checkpoint.State) { st.FirstDirty = start })
@@ -367,11 +367,11 @@ func (l *Log) chooseLocked(now time.Time, ready bool) (compaction.Choice, error)
 		}
 		b.Sealed = append(b.Sealed, e)
 	}
-	return compaction.Choose(b, firstDirty, l.opts.compactionPolicy(), now.UnixMilli()), nil
+	return compaction.Choose(b, firstDirty, l.settings().compactionPolicy(), now.UnixMilli()), nil
 }
 
 func (o *Options) compactionPolicy() compaction.Policy {
-	return compaction.Policy{MinDirtyRatio: o.MinCleanableDirtyRatio, MinLag: o.MinCompactionLag, MaxLag: o.MaxCompactionLag}
+	return compaction.Policy{MinDirtyRatio: max(0, o.MinCleanableDirtyRatio), MinLag: o.MinCompactionLag, MaxLag: o.MaxCompactionLag}
 }
 
 // extentOf is what choosing wants to know of a segment; of a dirty one it may be when
@@ -379,7 +379,7 @@ func (o *Options) compactionPolicy() compaction.Policy {
 func (l *Log) extentOf(s *segment.Segment, dirty bool) (compaction.Extent, error) {
 	size, err := s.Size()
 	e := compaction.Extent{Base: s.Base(), Size: size, Largest: record.NoTimestamp, First: record.NoTimestamp}
-	if err != nil || !dirty || !l.opts.hasCompactionLag() {
+	if err != nil || !dirty || !l.settings().hasCompactionLag() {
 		return e, err
 	}
 	if err := l.acquire(s); err != nil {
@@ -408,13 +408,13 @@ func withTimes(e compaction.Extent, s *segment.Segment) (compaction.Extent, erro
 
 // pass cleans once, and notes how far.
 func (c *compactRun) pass(ctx context.Context, d compaction.Choice) error {
-	l := c.log
+	l, o := c.log, c.log.settings()
 	set := l.set.Load()
 	r := compaction.Round{
 		Start: l.start.Load(), Dir: l.dir, Segment: l.segmentOptions(), Next: set.active.Base(),
 		FirstDirty: d.FirstDirty, FirstUncleanable: d.FirstUncleanable,
-		SegmentBytes: l.opts.SegmentBytes, IndexBytes: int64(l.opts.SegmentIndexBytes),
-		DeleteRetention: l.opts.DeleteRetention, Now: c.opts.Now,
+		SegmentBytes: o.SegmentBytes, IndexBytes: int64(o.SegmentIndexBytes),
+		DeleteRetention: max(0, o.DeleteRetention), Now: c.opts.Now,
 		Acquire: l.acquire,
 	}
 	for s := range set.ascending() {
@@ -766,7 +766,7 @@ func (l *Log) dirtiness(now time.Time, reset bool) (Dirtiness, error) {
 	return Dirtiness{
 		FirstDirty: choice.FirstDirty, FirstUncleanable: choice.FirstUncleanable,
 		CleanBytes: choice.CleanBytes, DirtyBytes: choice.CleanableBytes,
-		Ratio: choice.Ratio(), Overdue: choice.Overdue, Due: choice.Due(l.opts.compactionPolicy()),
+		Ratio: choice.Ratio(), Overdue: choice.Overdue, Due: choice.Due(l.settings().compactionPolicy()),
 		Uncleanable: l.cleaning.uncleanable, Paused: l.cleaning.paused > 0,
 	}, nil
 }

@@ -24,6 +24,10 @@ type UnknownPropertyError struct {
 	Near []string // the most similar first; may be empty
 }
 
+func unknownTopicProperty(key string) error {
+	return &UnknownPropertyError{Key: key, Near: similar(key, maps.Keys(topicProperties()))}
+}
+
 func (e *UnknownPropertyError) Error() string {
 	if len(e.Near) == 0 {
 		return fmt.Sprintf("%v %q", ErrUnknownProperty, e.Key)
@@ -44,7 +48,10 @@ func (e *UnknownPropertyError) Unwrap() []error { return []error{ErrUnknownPrope
 // Values that mean "never" or "no limit" in Kafka, -1 and 9223372036854775807, are
 // translated. Nothing weakens base.Sync: flush.messages and flush.ms only add to it.
 func OptionsFromProperties(base Options, props map[string]string) (Options, error) {
-	s := topicSettings{Options: base, maxLag: math.MaxInt64}
+	s := topicSettings{Options: base, minLag: base.MinCompactionLag.Milliseconds(), maxLag: math.MaxInt64}
+	if base.MaxCompactionLag > 0 {
+		s.maxLag = base.MaxCompactionLag.Milliseconds()
+	}
 	known := topicProperties()
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(props)) {

@@ -28,8 +28,8 @@ import (
 // A Dir owns its logs: it opens them when they are first asked for, keeps the number
 // of open files in bounds, maintains them, and closes them when it is closed.
 //
-// Lock order: maintenance.turn, partition.mu, a log's own locks, checkpoints, mu. The
-// cleaner's turn comes before a log's locks, too; it and the other two of before are
+// Lock order: maintenance.turn, topics, partition.mu, a log's own locks, checkpoints,
+// mu. The cleaner's turn comes before a log's locks, too; it and the others of before are
 // never held by one. Who holds reclaiming waits for no lock of a log, and who waits for
 // it holds no segment.
 type Dir struct {
@@ -47,6 +47,7 @@ type Dir struct {
 	checkpoints checkpoints
 	maintenance maintenance
 	cleaner     *Cleaner
+	topics      topics
 
 	places     *segment.Places
 	open       atomic.Int64 // segments whose files are open, of all logs
@@ -104,7 +105,8 @@ type partition struct {
 type setAside struct{ err error }
 
 // OpenDir opens a log directory, which is created if need be. It must not be open
-// elsewhere, in a Kafka broker or another Dir, nor may any log in it be: ErrLocked.
+// elsewhere, in a Kafka broker or another Dir, nor may any log in it be: ErrLocked;
+// see DirOptions.ReadOnly for one that is.
 // A broker that is not running leaves a directory that can be opened in place, and
 // finds it in order again after Close.
 //
@@ -131,6 +133,9 @@ func openDir(path string, opts DirOptions) (*Dir, error) {
 		return nil, err
 	}
 	d.running, d.stop = context.WithCancelCause(context.Background())
+	if opts.ReadOnly {
+		return d, d.startReadOnly()
+	}
 	if err := makeDirectory(opts.FS, d.path); err != nil {
 		return nil, err
 	}
@@ -168,14 +173,7 @@ func (d *Dir) start() error {
 	if err := d.identify(); err != nil {
 		return err
 	}
-	epoch, known, err := checkpoint.ReadCleanShutdown(d.opts.FS, d.file(layout.CleanShutdownName))
-	switch {
-	case err == nil:
-		d.wasClean = true
-		if known {
-			d.brokerEpoch = epoch
-		}
-	case !errors.Is(err, fs.ErrNotExist):
+	if err := d.readCleanMarker(); err != nil {
 		return err
 	}
 	if err := removeCleanMarker(d.opts.FS, d.path); err != nil {
@@ -192,6 +190,20 @@ func (d *Dir) start() error {
 	return nil
 }
 
+func (d *Dir) readCleanMarker() error {
+	epoch, known, err := checkpoint.ReadCleanShutdown(d.opts.FS, d.file(layout.CleanShutdownName))
+	switch {
+	case err == nil:
+		d.wasClean = true
+		if known {
+			d.brokerEpoch = epoch
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
 // identify compares meta.properties with what it must say, or writes it. What it says
 // matters to nobody else here.
 func (d *Dir) identify() error {
@@ -204,6 +216,8 @@ func (d *Dir) identify() error {
 	case want == nil && errors.Is(err, checkpoint.ErrCorrupt):
 		d.findings = append(d.findings, err)
 		return nil
+	case errors.Is(err, fs.ErrNotExist) && d.opts.ReadOnly:
+		return fmt.Errorf("%w: there is no meta.properties", ErrIdentity)
 	case errors.Is(err, fs.ErrNotExist):
 		return checkpoint.WriteMetaProperties(d.opts.FS, path, want.properties(), time.Now().UTC())
 	case err != nil:
@@ -225,32 +239,40 @@ func (d *Dir) list() error {
 	if err != nil {
 		return err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, e := range entries {
-		if !e.IsDir() || layout.ReservedDir(e.Name()) {
-			continue
-		}
-		name, err := layout.ParseDir(e.Name())
-		info := PartitionInfo{Topic: name.Topic, Partition: name.Partition, Name: e.Name(), Err: err}
-		switch {
-		case err != nil:
-			info.State = PartitionUnknown
-		case name.State == layout.Live:
-			p := d.newPartition(topicPartition{name.Topic, name.Partition})
-			d.checkpoints.tell(p)
-			p.brokerClosed = d.wasClean
-			d.mu.partitions[p.topicPartition] = p
-			continue
-		case name.State == layout.Deleted:
-			info.State = PartitionDeleted
-			d.removeDirLater(0, d.file(e.Name()))
-		case name.State == layout.Future:
-			info.State = PartitionFuture
-		default:
-			info.State = PartitionStray
-		}
-		d.mu.others = append(d.mu.others, info)
+		d.takeLocked(e)
 	}
 	return nil
+}
+
+func (d *Dir) takeLocked(e fs.DirEntry) {
+	if !e.IsDir() || layout.ReservedDir(e.Name()) {
+		return
+	}
+	name, err := layout.ParseDir(e.Name())
+	info := PartitionInfo{Topic: name.Topic, Partition: name.Partition, Name: e.Name(), Err: err}
+	switch {
+	case err != nil:
+		info.State = PartitionUnknown
+	case name.State == layout.Live:
+		p := d.newPartition(topicPartition{name.Topic, name.Partition})
+		d.checkpoints.tell(p)
+		p.brokerClosed = d.wasClean
+		d.mu.partitions[p.topicPartition] = p
+		return
+	case name.State == layout.Deleted:
+		info.State = PartitionDeleted
+		if !d.opts.ReadOnly {
+			d.removeDirLater(0, d.file(e.Name()))
+		}
+	case name.State == layout.Future:
+		info.State = PartitionFuture
+	default:
+		info.State = PartitionStray
+	}
+	d.mu.others = append(d.mu.others, info)
 }
 
 func (d *Dir) newPartition(tp topicPartition) *partition {
@@ -262,9 +284,6 @@ func (d *Dir) newPartition(tp topicPartition) *partition {
 
 // Path is the path of the directory.
 func (d *Dir) Path() string { return d.path }
-
-// TopicOptions returns the settings of the logs of a topic, be there any or not.
-func (d *Dir) TopicOptions(topic string) Options { return d.opts.of(topic) }
 
 // Partition returns the log of a partition. The first call opens it, and recovers it
 // if need be; later ones return the same log. It stays usable when its files were
@@ -311,7 +330,7 @@ func (p *partition) open() (*Log, error) {
 	if p.gone {
 		return nil, ErrNoPartition
 	}
-	return p.openLocked(p.dir.opts.of(p.topic))
+	return p.openLocked(p.dir.TopicOptions(p.topic))
 }
 
 // begin refuses a call after Close, and has Close wait until it calls working.Done.
@@ -329,7 +348,7 @@ func (p *partition) openLocked(opts Options) (*Log, error) {
 	if l := p.log.Load(); l != nil && !l.closed.Load() {
 		return l, nil
 	}
-	if aside := p.setAside.Load(); aside != nil && isDamage(aside.err) {
+	if aside := p.setAside.Load(); aside != nil && isDamage(aside.err) && !opts.ReadOnly {
 		return nil, aside.err
 	}
 	p.survey = nil
@@ -339,13 +358,13 @@ func (p *partition) openLocked(opts Options) (*Log, error) {
 		p.put(err)
 		return nil, err
 	}
-	if before, known := highWatermark(p); known && opts.Replicated {
+	if before, known := highWatermark(p); known && opts.Replicated && !opts.ReadOnly {
 		l.SetHighWatermark(min(before, l.end.Load())) // as a broker finds it in its checkpoint
 	}
 	p.setAside.Store(nil)
 	p.log.Store(l)
 	p.dir.boundOpen(true)
-	p.dir.maintenance.flushMayBeDue(opts.FlushInterval)
+	p.dir.maintenance.flushMayBeDue(l.settings().FlushInterval)
 	return l, nil
 }
 
@@ -404,6 +423,9 @@ func (d *Dir) CreatePartition(topic string, n int32, opts *CreateOptions) (*Log,
 func (d *Dir) create(tp topicPartition, opts *CreateOptions) (*Log, error) {
 	if _, err := (layout.Dir{Topic: tp.topic, Partition: tp.partition}).Name(); err != nil {
 		return nil, err
+	}
+	if d.opts.ReadOnly {
+		return nil, ErrReadOnly
 	}
 	if layout.ReservedDir(tp.String()) {
 		return nil, fmt.Errorf("%w: the name is Kafka's own", ErrPartitionExists)
@@ -469,14 +491,14 @@ func (p *partition) createLocked(opts *CreateOptions) (*Log, error) {
 	}
 	var l *Log
 	if err == nil {
-		l, err = openOwned(p.path, p.dir.opts.of(p.topic), p)
+		l, err = openOwned(p.path, p.dir.TopicOptions(p.topic), p)
 	}
 	if err != nil {
 		return nil, errors.Join(err, removeTree(fsys, p.path))
 	}
 	p.log.Store(l)
 	p.dir.boundOpen(true)
-	p.dir.maintenance.flushMayBeDue(l.opts.FlushInterval)
+	p.dir.maintenance.flushMayBeDue(l.settings().FlushInterval)
 	return l, nil
 }
 
@@ -496,6 +518,9 @@ func (d *Dir) DeletePartition(topic string, n int32) error {
 
 func (p *partition) delete() error {
 	d := p.dir
+	if d.opts.ReadOnly {
+		return ErrReadOnly
+	}
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -564,11 +589,17 @@ func (d *Dir) Close() error {
 	d.background.Wait()
 	d.working.Wait()
 	errs := d.closeLogs()
+	if d.opts.ReadOnly {
+		return d.closed(errs)
+	}
 	errs = append(errs, d.writeCheckpoints())
 	if errors.Join(errs...) == nil && d.isSound() {
 		errs = append(errs, checkpoint.WriteCleanShutdown(d.opts.FS, d.file(layout.CleanShutdownName), d.brokerEpoch))
 	}
-	errs = append(errs, d.lock.Close())
+	return d.closed(append(errs, d.lock.Close()))
+}
+
+func (d *Dir) closed(errs []error) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close log directory %s: %w", d.path, named(err))
 	}

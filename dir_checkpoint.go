@@ -18,11 +18,13 @@ import (
 // goes by, and what is known of a log that a broker has written. So that the two do not
 // contradict each other:
 //
-//   - a log takes from a checkpoint only what makes it more careful, the lower recovery
-//     point and the higher start (see readState), unless a broker wrote last and says
-//     where the log ends (see openAsBrokerLeft);
-//   - up to where a log was compacted is what the checkpoint says if the directory was
-//     shut down properly, and else the lower of the two (see firstDirty);
+//   - a log that no broker has loaded since (see markUntouched) goes by its own state,
+//     which is written when it changes, and not by checkpoints of a minute ago;
+//   - otherwise it takes from a checkpoint only what makes it more careful, the lower
+//     recovery point and the higher start (see readState), unless a broker wrote last
+//     and says where the log ends (see openAsBrokerLeft);
+//   - up to where such a log was compacted is what the checkpoint says if the directory
+//     was shut down properly, and else the lower of the two (see firstDirty);
 //   - a truncation lowers the checkpoints before it cuts anything;
 //   - the lines of a partition that is deleted go before one of its name is created.
 //
@@ -39,6 +41,7 @@ type offsetsFile struct {
 	lines []checkpoint.OffsetEntry
 	at    map[topicPartition]int64 // of lines; of several a broker takes the last
 	known bool                     // lines are what the file holds, and nothing else
+	read  stamp                    // of the file when a read-only Dir has read it last
 }
 
 func (f *offsetsFile) set(lines []checkpoint.OffsetEntry, known bool) {
@@ -66,6 +69,7 @@ func (d *Dir) readCheckpoints() error {
 		path := d.file(f.name)
 		lines, problems, err := checkpoint.ReadOffsets(d.opts.FS, path)
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && d.opts.ReadOnly:
 		case errors.Is(err, fs.ErrNotExist):
 			if err := makeEmpty(d.opts.FS, path); err != nil {
 				return err

@@ -59,6 +59,9 @@ func (d *Dir) keepClean() {
 // finding nothing to do is that of listing the directories of compacted logs that are not
 // open, once for each, and of Dirtiness for those that are.
 func (d *Dir) Clean(ctx context.Context) error {
+	if d.opts.ReadOnly {
+		return fmt.Errorf("clean: %w", ErrReadOnly)
+	}
 	if err := d.begin(); err != nil {
 		return fmt.Errorf("clean: %w", err)
 	}
@@ -94,7 +97,7 @@ func (d *Dir) cleanWorst(ctx context.Context) (*Log, error) {
 		if ctx.Err() != nil {
 			break
 		}
-		if !d.opts.of(p.topic).CleanupPolicy.Compacts() {
+		if !d.TopicOptions(p.topic).CleanupPolicy.Compacts() {
 			continue
 		}
 		l := p.log.Load()
@@ -118,6 +121,7 @@ func (d *Dir) cleanWorst(ctx context.Context) (*Log, error) {
 // Nobody changes them while it is not, so that one look is enough.
 type survey struct {
 	unsure     bool // only opening it tells
+	timed      bool // it knows when dirty segments were written
 	bounds     compaction.Bounds
 	firstDirty int64
 }
@@ -134,8 +138,8 @@ func (p *partition) mayBeDue(now time.Time) bool {
 	if l := p.log.Load(); p.gone || l != nil && !l.closed.Load() {
 		return false
 	}
-	opts := p.dir.opts.of(p.topic)
-	if p.survey == nil {
+	opts := p.dir.TopicOptions(p.topic)
+	if p.survey == nil || opts.hasCompactionLag() && !p.survey.timed {
 		p.survey = p.look(&opts)
 	}
 	s := p.survey
@@ -179,7 +183,7 @@ func (p *partition) look(opts *Options) *survey {
 	}
 	s.unsure = s.firstDirty > active // perhaps above the end
 	if opts.hasCompactionLag() && !s.unsure {
-		s.unsure = p.withTimes(s) != nil
+		s.unsure, s.timed = p.withTimes(s) != nil, true
 	}
 	return s
 }

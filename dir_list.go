@@ -98,6 +98,9 @@ type DirStats struct {
 	// Partitions counts those that Partitions lists; Open those of them whose logs
 	// were opened, SetAside those that could not be.
 	Partitions, Open, SetAside int
+	// LateTransactions counts the open logs whose oldest transaction is late; see
+	// DirEvents.LateTransaction. Kafka: PartitionsWithLateTransactionsCount.
+	LateTransactions int
 	// OpenSegments counts the segments of all logs whose files are open.
 	OpenSegments int
 	// Clean: the directory was shut down properly before it was opened.
@@ -120,6 +123,9 @@ func (d *Dir) Stats() DirStats {
 	for _, p := range all {
 		if l := p.log.Load(); l != nil && !l.closed.Load() {
 			st.Open++
+			if l.hasLateTransaction() {
+				st.LateTransactions++
+			}
 		}
 		if p.setAside.Load() != nil {
 			st.SetAside++

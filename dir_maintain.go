@@ -67,6 +67,7 @@ func (d *Dir) startMaintenance() {
 			return errors.Join(d.write(&d.checkpoints.start, logStart), d.writeCleaned())
 		}),
 		d.every("producer expiry", now, d.opts.ProducerExpirationCheckInterval, d.expireProducers),
+		d.every("late transactions", now, transactionCheckInterval, d.watchTransactions),
 		d.retention(now.Add(d.opts.InitialTaskDelay)),
 		{"removal", m.nextRemoval, d.removeNext},
 	}
@@ -155,6 +156,9 @@ func (d *Dir) told(what string, err error) error {
 // ManualMaintenance; else it does the same ahead of time. What fails does not keep the
 // rest from being done; the errors are joined.
 func (d *Dir) Maintain(ctx context.Context) error {
+	if d.opts.ReadOnly {
+		return fmt.Errorf("maintain: %w", ErrReadOnly)
+	}
 	if err := d.begin(); err != nil {
 		return fmt.Errorf("maintain: %w", err)
 	}
@@ -172,7 +176,8 @@ func (d *Dir) Maintain(ctx context.Context) error {
 	for _, p := range d.all() {
 		errs = append(errs, d.told("retention", d.retain(ctx, p)))
 	}
-	errs = append(errs, d.told("flush", d.flushDue(ctx, time.Now())), d.told("checkpoints", d.writeCheckpoints()), d.told("producer expiry", d.expireProducers()))
+	errs = append(errs, d.told("flush", d.flushDue(ctx, time.Now())), d.told("checkpoints", d.writeCheckpoints()),
+		d.told("producer expiry", d.expireProducers()), d.watchTransactions())
 	for {
 		now := time.Now()
 		at, due := m.firstRemoval(now)
@@ -260,7 +265,7 @@ func (d *Dir) retain(ctx context.Context, p *partition) error {
 // whether retention would remove its first segment. In doubt it may. Opening thousands
 // of logs to find that nothing is to be done would write to each of them.
 func (p *partition) mayHaveExpired(now time.Time) bool {
-	opts := p.dir.opts.of(p.topic)
+	opts := p.dir.TopicOptions(p.topic)
 	entries, err := opts.FS.ReadDir(p.path)
 	if err != nil {
 		return true
@@ -354,14 +359,18 @@ func (d *Dir) flushDue(_ context.Context, now time.Time) error {
 	var next time.Time
 	for _, p := range d.all() {
 		l := p.log.Load()
-		if l == nil || l.opts.FlushInterval <= 0 || l.closed.Load() {
+		if l == nil || l.closed.Load() {
 			continue
 		}
-		due := p.lastFlush.Add(l.opts.FlushInterval)
+		interval := l.settings().FlushInterval
+		if interval <= 0 {
+			continue
+		}
+		due := p.lastFlush.Add(interval)
 		if !due.After(now) {
 			l.syncTo(l.end.Load())
 			p.lastFlush = now
-			due = now.Add(l.opts.FlushInterval)
+			due = now.Add(interval)
 		}
 		if next.IsZero() || due.Before(next) {
 			next = due
@@ -518,6 +527,21 @@ func (d *Dir) expireProducers() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// transactionCheckInterval is how often logs are looked at for transactions that
+// nobody ends.
+const transactionCheckInterval = time.Minute
+
+// watchTransactions has every log that is open tell of a late transaction. Nobody
+// waits for the end of one in a log that is not.
+func (d *Dir) watchTransactions() error {
+	for _, p := range d.all() {
+		if l := p.log.Load(); l != nil {
+			l.watchTransactions()
+		}
+	}
+	return nil
 }
 
 func (d *Dir) logger() *slog.Logger {

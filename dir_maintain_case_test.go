@@ -36,7 +36,7 @@ func keyed(records []seglog.Record) []seglog.Record {
 
 func deletedFiles(t tb, dir string) (n int) {
 	t.Helper()
-	matches, err := filepath.Glob(filepath.Join(dir, "*", "*.deleted"))
+	matches, err := filepath.Glob(filepath.Join(dir, "*", "0*.deleted"))
 	require.NoError(t, err)
 	return len(matches)
 }

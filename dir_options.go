@@ -72,6 +72,12 @@ type DirOptions struct {
 	// called.
 	ManualMaintenance bool
 
+	// ReadOnly opens an existing directory without taking its lock or changing a byte,
+	// beside a broker or another Dir if need be. What it lists is what was there at
+	// OpenDir, or at the last Refresh; its logs are read-only, and found as they are
+	// when they are first asked for.
+	ReadOnly bool
+
 	// Identity, if not nil, is what meta.properties must say, and is written to a
 	// directory that has none, as "kafka-storage format" does. A broker opens no
 	// directory without one.
@@ -101,6 +107,8 @@ type DirEvents struct {
 	// Uncleanable is called when a log cannot be compacted. It is tried again after a few
 	// minutes, or if it is damaged when it has been opened again.
 	Uncleanable func(topic string, partition int32, cause error)
+	// LateTransaction is Events.LateTransaction of any log that is open.
+	LateTransaction func(topic string, partition int32, t Transaction)
 	// MaintenanceFailed is called when a part of maintenance fails. It is tried
 	// again at its next turn.
 	MaintenanceFailed func(cause error)
@@ -171,13 +179,13 @@ func (o DirOptions) resolve() (DirOptions, error) {
 // ofLog are the settings of a log in this directory.
 func (o DirOptions) ofLog(l Options) (Options, error) {
 	var err error
-	if l.ReadOnly {
+	if l.ReadOnly && !o.ReadOnly {
 		err = &OptionError{Field: "ReadOnly", Value: "true", Want: "false for a log in a Dir"}
 	}
 	if l.FS != nil {
 		err = errors.Join(err, &OptionError{Field: "FS", Value: "set", Want: "nil for a log in a Dir, which has that of DirOptions"})
 	}
-	l.FS = o.FS
+	l.FS, l.ReadOnly = o.FS, o.ReadOnly
 	if l.Logger == nil {
 		l.Logger = o.Logger
 	}

@@ -24,8 +24,9 @@ type Events struct {
 	// it failed.
 	Compacted func(CompactResult)
 	// LateTransaction is called once for a transaction that has been silent for
-	// five minutes longer than Options.TransactionMaxTimeout, when the log notices.
-	// Nobody is going to end it; see Log.AbortTransaction.
+	// five minutes longer than Options.TransactionMaxTimeout, when the log notices: at
+	// an append, and in a Dir within a minute. Nobody is going to end it; see
+	// Log.AbortTransaction.
 	LateTransaction func(Transaction)
 	// Failed is called once, when the log enters the failed state.
 	Failed func(cause error)
@@ -44,7 +45,7 @@ func (l *Log) logger() *slog.Logger {
 func (l *Log) tellOpened() {
 	r := &l.recovery
 	level := slog.LevelInfo
-	if len(r.Cut)+len(r.SetAside)+len(r.Damaged) > 0 || r.Restarted {
+	if len(r.Cut)+len(r.SetAside)+len(r.Damaged) > 0 || r.Restarted || r.StateLost {
 		level = slog.LevelWarn
 	}
 	attrs := []any{"clean", r.Clean, "scanned_segments", r.Scanned, "start", l.start.Load(), "end", l.end.Load()}
@@ -53,6 +54,9 @@ func (l *Log) tellOpened() {
 	}
 	for _, err := range r.Damaged {
 		attrs = append(attrs, "damaged", err.Error())
+	}
+	if r.StateLost {
+		attrs = append(attrs, "state_lost", true)
 	}
 	if len(r.SetAside) > 0 {
 		attrs = append(attrs, "set_aside", r.SetAside)
@@ -115,6 +119,9 @@ func (l *Log) tellFailed(cause error) {
 
 // warnOfLateTransactionLocked looks at the oldest transaction. append is held.
 func (l *Log) warnOfLateTransactionLocked() {
+	if _, unstable := l.append.producers.FirstUnstableOffset(); !unstable {
+		return // as after most appends, which need not look at the clock
+	}
 	if l.append.closed || !l.append.producers.HasLateTransaction(time.Now().UnixMilli()) {
 		return
 	}
@@ -132,6 +139,29 @@ func (l *Log) tellLate(t Transaction) {
 	if f := l.opts.Events.LateTransaction; f != nil {
 		f(t)
 	}
+	if l.owner == nil {
+		return
+	}
+	if f := l.owner.dir.opts.Events.LateTransaction; f != nil {
+		f(l.owner.topic, l.owner.partition, t)
+	}
+}
+
+// watchTransactions tells of a late transaction that nobody's appends bring to light.
+func (l *Log) watchTransactions() {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if l.append.producers != nil {
+		l.warnOfLateTransactionLocked()
+	}
+}
+
+// hasLateTransaction reports whether readers of committed records wait for a
+// transaction that nobody is going to end.
+func (l *Log) hasLateTransaction() bool {
+	l.append.Lock()
+	defer l.append.Unlock()
+	return l.append.producers != nil && l.append.producers.HasLateTransaction(time.Now().UnixMilli())
 }
 
 // tellDamaged passes err on, and tells of it if it is damage.

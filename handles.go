@@ -25,10 +25,11 @@ func (o *openFiles) Add(delta int64) int64 {
 }
 
 func (l *Log) segmentOptions() segment.Options {
+	settings := l.settings()
 	o := segment.Options{
 		FS:                 l.opts.FS,
-		IndexIntervalBytes: int64(l.opts.IndexIntervalBytes),
-		IndexMaxBytes:      l.opts.SegmentIndexBytes,
+		IndexIntervalBytes: int64(settings.IndexIntervalBytes),
+		IndexMaxBytes:      settings.SegmentIndexBytes,
 		ReadOnly:           l.opts.ReadOnly,
 		Places:             l.places,
 	}
@@ -94,11 +95,11 @@ func (l *Log) wakeLocked() error {
 func (l *Log) park(flush bool) {
 	set := l.set.Load()
 	for s := range set.ascending() {
-		if s != set.active {
+		if s != set.active || l.opts.ReadOnly {
 			s.CloseIdle() // an error closing a file that was only read costs nothing
 		}
 	}
-	if !l.sync.TryLock() {
+	if l.opts.ReadOnly || !l.sync.TryLock() {
 		return
 	}
 	defer l.sync.Unlock()

@@ -20,7 +20,9 @@ import (
 // Its methods may be called from any goroutine.
 type Log struct {
 	dir  string
-	opts Options // resolved
+	opts Options // resolved; what cannot change. See settings
+	// live is what opts are now, of all logs of one topic in a Dir; else nil.
+	live *atomic.Pointer[Options]
 
 	// What readers see. The three offsets only ever grow, but for
 	// truncation, which sets them back and counts up generation.
@@ -117,10 +119,14 @@ type Log struct {
 	closing  sync.Mutex // held by the one who closes idle segments
 	telling  sync.Mutex // held while Events.Damaged is called
 	flushing sync.Mutex // held by the one who flushes sealed segments; before sync
+	// snapshotting is held by the one who writes producer snapshots; before append.
+	snapshotting sync.Mutex
 
 	locks []io.Closer
 	known bool // a seglog had the directory open before
-	ours  bool // a state file is ours and whole
+	// untouched: in a log directory, and no broker had it since a seglog has.
+	untouched bool
+	ours      bool // a state file is ours and whole
 	// gapsBelow: somebody has synced what lies below it, us, or a broker in whose log
 	// directory it is. There offsets that are missing between segments were compacted
 	// away, and are not what a crash has taken. It is not below the recovery point,
@@ -215,6 +221,15 @@ func (l *Log) closeLocked() error {
 		err = errors.Join(err, l.locks[i].Close())
 	}
 	return err
+}
+
+// settings are the options as they are now. Those of a topic in a Dir may be changed
+// while it is open: what belongs together is to be taken from one call.
+func (l *Log) settings() *Options {
+	if l.live != nil {
+		return l.live.Load()
+	}
+	return &l.opts
 }
 
 // changeState changes the state and, in one step, its files.

@@ -52,15 +52,23 @@ func openOwned(dir string, opts Options, owner *partition) (*Log, error) {
 	l := newLog(dir, opts)
 	if owner != nil {
 		l.owner, l.opened.all, l.places = owner, &owner.dir.open, owner.dir.places
+		l.live = &owner.dir.config(owner.topic).live
 	}
 	if opts.ReadOnly {
-		return l, l.openReadOnly()
+		if err := l.openReadOnly(); err != nil {
+			return nil, errors.Join(err, l.retireAll())
+		}
+		return l, nil
 	}
 	if err := l.claimDirectory(); err != nil {
 		l.unlock()
 		return nil, named(err)
 	}
-	if err := l.openWritable(); err != nil {
+	err := l.openWritable()
+	if err == nil {
+		err = l.markUntouched()
+	}
+	if err != nil {
 		l.abandon()
 		return nil, err
 	}
@@ -126,13 +134,44 @@ func makeDirectory(fsys vfs.FS, path string) error {
 
 // wasOurs notes whether a seglog has had the directory open for writing before: it
 // leaves its lock file there, and then there is a state file, too. A broker leaves
-// neither.
-func (l *Log) wasOurs() error {
-	_, err := l.opts.FS.Stat(filepath.Join(l.dir, layout.LockFileName))
-	l.known = err == nil
+// neither. In a Dir, where one lock is for all logs, the other mark tells; see
+// markUntouched.
+func (l *Log) wasOurs() (err error) {
+	l.known, err = l.has(layout.LockFileName)
+	return err
+}
+
+// has reports whether the directory has a file.
+func (l *Log) has(name string) (bool, error) {
+	_, err := l.opts.FS.Stat(filepath.Join(l.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// markUntouched leaves the mark by which the next open knows that the state files are
+// the last word on this log. The checkpoints of a log directory are up to a minute
+// behind them; but where a broker has had the log meanwhile, which may have truncated
+// it and written to it again, they are what counts, and nothing else tells that it has.
+// So the mark is a file that a broker removes, whatever else it finds: when it loads a
+// log all files go whose names end with ".deleted"
+// (LogLoader.removeTempFilesAndCollectSwapFiles).
+//
+// It comes after the state files, which have taken in what a broker has left. On a full
+// disk there is none, and the next open is as careful as this one was.
+func (l *Log) markUntouched() error {
+	if l.untouched || l.state.owed.Load() || l.owner == nil && !isLogDirectory(l.opts.FS, filepath.Dir(l.dir)) {
 		return nil
 	}
+	err := makeEmpty(l.opts.FS, filepath.Join(l.dir, layout.UntouchedName))
+	if err == nil {
+		err = l.opts.FS.SyncDir(l.dir)
+	}
+	if vfs.IsNoSpace(err) {
+		return nil
+	}
+	l.untouched = err == nil
 	return err
 }
 
@@ -315,17 +354,24 @@ func (l *Log) dropLeftovers(segments []*segment.Segment) ([]*segment.Segment, er
 
 // readState reads the state files. A log without any, or with damaged ones only,
 // is new or was written by Kafka, or they are lost: then the broker's checkpoints
-// tell, if they are there, and else nobody knows.
-func (l *Log) readState() error {
+// tell, if they are there, and else nobody knows. Where no broker was since, a Dir has
+// written them, a while ago perhaps: its logs' own state files say more.
+func (l *Log) readState() (err error) {
+	if l.untouched, err = l.has(layout.UntouchedName); err != nil {
+		return err
+	}
 	state, err := l.state.files.Read()
-	broker := l.brokerState()
+	broker := checkpoint.State{RecoveryPoint: unknownOffset}
+	if err != nil || !l.untouched {
+		broker = l.brokerState()
+	}
 	switch {
 	case err == nil:
 		l.ours = true
 	case errors.Is(err, checkpoint.ErrCorrupt):
 		l.recovery.StateLost = true
 	case errors.Is(err, fs.ErrNotExist):
-		l.recovery.StateLost = l.known && broker == (checkpoint.State{RecoveryPoint: unknownOffset})
+		l.recovery.StateLost = l.untouched || l.known && broker == (checkpoint.State{RecoveryPoint: unknownOffset})
 	default:
 		return err
 	}
@@ -368,10 +414,7 @@ func (l *Log) firstDirty(ours, broker checkpoint.State) int64 {
 // partition, if it lies in one.
 func (l *Log) brokerState() checkpoint.State {
 	if l.owner != nil {
-		state := l.owner.given
-		// A log that its user has closed is opened again with what was cleaned since.
-		state.FirstDirty = l.owner.dir.checkpoints.firstDirty(l.owner)
-		return state
+		return l.owner.checkpointState()
 	}
 	state := checkpoint.State{RecoveryPoint: unknownOffset}
 	dir, err := layout.ParseDir(filepath.Base(l.dir))
@@ -888,7 +931,7 @@ func (l *Log) distrustAborted(set *segmentSet) {
 // brokerClosed reports whether this is a partition of a broker that was shut
 // down properly.
 func (l *Log) brokerClosed() bool {
-	if l.owner != nil {
+	if l.owner != nil && !l.opts.ReadOnly {
 		return l.owner.brokerClosed
 	}
 	if l.unmarked {
@@ -924,6 +967,7 @@ func (l *Log) openAnew() (*Log, error) {
 	for again := maxRefreshes; ; again-- {
 		fresh := newLog(l.dir, l.opts)
 		fresh.opened, fresh.places = l.opened, l.places
+		fresh.owner, fresh.live = l.owner, l.live
 		err := fresh.openReadOnly()
 		if err == nil && producers {
 			err = fresh.knowProducersLocked()

@@ -212,8 +212,6 @@ func (o Options) resolve() (Options, error) {
 	setDefault(&o.TransactionMaxTimeout, defaultTransactionTimeout)
 	setDefault(&o.MinCleanableDirtyRatio, defaultDirtyRatio)
 	setDefault(&o.DeleteRetention, defaultDeleteRetention)
-	o.MinCleanableDirtyRatio = max(0, o.MinCleanableDirtyRatio)
-	o.DeleteRetention = max(0, o.DeleteRetention)
 	for _, limit := range []*time.Duration{&o.TimestampBeforeMax, &o.TimestampAfterMax} {
 		if *limit < 0 {
 			*limit = noTimeLimit
@@ -236,7 +234,7 @@ func (o Options) resolve() (Options, error) {
 		inRange("CleanupPolicy", o.CleanupPolicy, CleanupDelete, CleanupNone),
 		inRange("ProducerIDExpiration", o.ProducerIDExpiration, time.Millisecond, math.MaxInt64),
 		inRange("TransactionMaxTimeout", o.TransactionMaxTimeout, time.Millisecond, math.MaxInt64),
-		inRange("MinCleanableDirtyRatio", o.MinCleanableDirtyRatio, 0, 1),
+		ratioFits(o.MinCleanableDirtyRatio),
 		inRange("MinCompactionLag", o.MinCompactionLag, 0, math.MaxInt64),
 		inRange("MaxCompactionLag", o.MaxCompactionLag, 0, math.MaxInt64),
 		inRange("LeaderEpoch", o.LeaderEpoch, 0, math.MaxInt32),
@@ -248,6 +246,13 @@ func (o Options) resolve() (Options, error) {
 		inRange("MaxOpenSegments", o.MaxOpenSegments, 1, math.MaxInt32),
 		inRange("StartOffset", o.StartOffset, 0, math.MaxInt64-1),
 	)
+}
+
+func ratioFits(ratio float64) error {
+	if ratio <= 1 { // and a number
+		return nil
+	}
+	return &OptionError{Field: "MinCleanableDirtyRatio", Value: fmt.Sprint(ratio), Want: "up to 1"}
 }
 
 func levelFits(c record.Codec, level int) error {
@@ -264,7 +269,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func inRange[T float64 | int | int8 | int32 | int64 | SyncPolicy | CleanupPolicy | record.Codec | record.TimestampType | time.Duration](name string, v, low, high T) error {
+func inRange[T int | int8 | int32 | int64 | SyncPolicy | CleanupPolicy | record.Codec | record.TimestampType | time.Duration](name string, v, low, high T) error {
 	if v < low || v > high {
 		return &OptionError{Field: name, Value: fmt.Sprint(v), Want: fmt.Sprintf("%v to %v", low, high)}
 	}

@@ -281,9 +281,7 @@ func (l *Log) noProducers() bool {
 // log. With none, and without a snapshot, it is not searched.
 func (l *Log) reloadProducers(segments []*segment.Segment, offset int64, none bool) error {
 	m := l.append.producers
-	// What lies below the log start in the first segment is still there, and counts.
-	start := segments[0].Base()
-	r, err := m.TruncateAndReload(min(start, offset), offset, time.Now().UnixMilli())
+	r, err := m.TruncateAndReload(below(segments, offset), offset, time.Now().UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -302,6 +300,14 @@ func (l *Log) reloadProducers(segments []*segment.Segment, offset int64, none bo
 	l.append.transactional = l.append.transactional || open
 	l.append.hasProducers = l.append.hasProducers || l.ours && l.stateNow().Producers || !m.IsEmpty() || snapshot
 	return err
+}
+
+// below is an offset that the snapshots lie above that a log of these segments may use
+// for its state at offset. What lies below the log start in the first segment is still
+// there, and counts; and the snapshot at its base is all that is left of producers
+// whose records are gone. Kafka does without that one.
+func below(segments []*segment.Segment, offset int64) int64 {
+	return max(0, min(segments[0].Base(), offset)-1)
 }
 
 // reloadForRecovery makes the producer state that of the base of segment i, which is

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +49,37 @@ func (x *transactor) append(pid int64, n int, txn bool, policy seglog.SyncPolicy
 			x.acked(sent{p, n, at, policy == seglog.SyncAlways})
 			return
 		}
+	}
+}
+
+// replicate appends as a follower does, at an offset of the leader's.
+func (x *transactor) replicate(pid int64, n int, txn bool, gap int64, policy seglog.SyncPolicy) {
+	p := seglog.Producer{ID: pid, Sequence: x.seqs[pid], Transactional: txn}
+	for range 2 {
+		records := recent(n)
+		o := record.BuilderOptions{
+			BaseOffset: x.log.Offsets().End + gap, LeaderEpoch: x.log.LeaderEpoch(), Transactional: txn,
+			Producer: &record.Producer{ID: pid, BaseSequence: p.Sequence},
+		}
+		for i := range records {
+			records[i].Offset, records[i].Timestamp = o.BaseOffset+int64(i), time.Now().UnixMilli()
+		}
+		at, err := x.log.AppendReplicated(batchAt(x.t, o, records...), &seglog.AppendOptions{Sync: &policy})
+		x.note(err)
+		if err == nil {
+			x.seqs[pid] = record.IncrementSequence(p.Sequence, int32(n))
+			x.acked(sent{p, n, at, policy == seglog.SyncAlways})
+			return
+		}
+	}
+}
+
+// deleteBefore leaves what transactions that are open have written.
+func (x *transactor) deleteBefore(back int64) {
+	stable, err := x.log.LastStableOffset()
+	x.note(err)
+	if err == nil {
+		x.note(x.log.DeleteBefore(max(x.log.Offsets().Start, stable-back)))
 	}
 }
 
@@ -114,6 +146,7 @@ func requireLast(t testing.TB, l *seglog.Log, last map[int64]sent, what string) 
 	st, _ := l.Stats()
 	what = fmt.Sprintf("%s\n%+v\n%+v\n%+v", what, last, infos, st)
 	for b, err := range l.Batches(t.Context(), l.Offsets().Start, &seglog.IterOptions{Isolation: seglog.ReadLogEnd}) {
+		require.NoError(t, err, what)
 		what += fmt.Sprintf("\n%d-%d pid %d epoch %d seq %d %v %v", b.BaseOffset(), b.LastOffset(), b.ProducerID(), b.ProducerEpoch(), b.BaseSequence(), b.Attributes(), err)
 	}
 	for _, i := range infos {
@@ -173,6 +206,13 @@ func requireTransactions(t testing.TB, l *seglog.Log, what string) {
 	for _, txn := range unstable {
 		end = min(end, txn.first)
 	}
+	hanging, err := l.Transactions()
+	require.NoError(t, err, what)
+	for _, txn := range hanging {
+		if start := l.Offsets().Start; txn.FirstOffset < start { // nothing need be left of it
+			end = start
+		}
+	}
 	stable, err := l.LastStableOffset()
 	require.NoError(t, err, what)
 	require.Equal(t, end, stable, what)
@@ -214,7 +254,7 @@ func (x *transactor) random(random *rand.Rand, steps int) {
 	for range steps {
 		pid := int64(1 + random.IntN(3))
 		policy := seglog.SyncPolicy(random.IntN(2))
-		switch random.IntN(12) {
+		switch random.IntN(15) {
 		case 0:
 			_, err := x.log.Roll()
 			x.note(err)
@@ -232,6 +272,10 @@ func (x *transactor) random(random *rand.Rand, steps int) {
 			x.note(err)
 		case 7:
 			x.append(9, 1+random.IntN(3), false, policy)
+		case 8:
+			x.deleteBefore(random.Int64N(4))
+		case 9, 10:
+			x.replicate(pid, 1+random.IntN(3), true, random.Int64N(2)*2, policy)
 		default:
 			x.append(pid, 1+random.IntN(3), true, policy)
 		}
@@ -317,4 +361,35 @@ func TestNoFailureLosesAProducersBatch(t *testing.T) {
 		}
 	}
 	t.Logf("%d faults", n)
+}
+
+// A producer whose last records have just been deleted is known after a crash all the
+// same: by the snapshot of the first segment that stayed, for which removal waits.
+func TestDeletingItsRecordsDoesNotForgetAProducer(t *testing.T) {
+	t.Parallel()
+	for i := range 40 {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		opts := small
+		opts.FS = disk.FS()
+		l, err := seglog.Open("log", opts)
+		require.NoError(t, err)
+		p := &writer{t: t, log: l, id: 7}
+		p.send(3)
+		if i%2 == 0 {
+			roll(t, l)
+		} else { // behind a gap
+			_, err := l.AppendReplicated(batchAt(t, record.BuilderOptions{BaseOffset: 1 << 32}, at(1<<32, 1, "v")), nil)
+			require.NoError(t, err)
+			require.Len(t, bases(t, l), 2)
+		}
+		require.NoError(t, l.DeleteBefore(l.Offsets().End))
+		opts.FS = disk.Kill().FS()
+		killed, err := seglog.Open("log", opts)
+		require.NoError(t, err)
+		at, err := killed.Append(recent(3), &seglog.AppendOptions{Producer: &seglog.Producer{ID: 7}})
+		require.NoError(t, err)
+		require.True(t, at.Duplicate, "round %d", i)
+		require.NoError(t, killed.Close())
+		require.NoError(t, l.Close())
+	}
 }

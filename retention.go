@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/segment"
 )
 
@@ -113,22 +114,23 @@ func (l *Log) applyRetention(ctx context.Context, res *RetentionResult) error {
 	if err := l.retain(ctx, l.belowStart, res); err != nil {
 		return err
 	}
-	if !l.opts.CleanupPolicy.Deletes() {
+	o := l.settings()
+	if !o.CleanupPolicy.Deletes() {
 		return nil
 	}
-	if l.opts.RetentionBytes >= 0 {
+	if o.RetentionBytes >= 0 {
 		total, err := l.Size()
 		if err != nil {
 			return err
 		}
-		if err := l.retainUnlessHeld(ctx, inExcess(total-l.opts.RetentionBytes), res); err != nil {
+		if err := l.retainUnlessHeld(ctx, inExcess(total-o.RetentionBytes), res); err != nil {
 			return err
 		}
 	}
-	if l.opts.RetentionTime < 0 {
+	if o.RetentionTime < 0 {
 		return nil
 	}
-	err := l.retainUnlessHeld(ctx, l.olderThan(l.opts.RetentionTime, res), res)
+	err := l.retainUnlessHeld(ctx, l.olderThan(o.RetentionTime, res), res)
 	l.tellHeld(res.HeldBy)
 	return err
 }
@@ -153,7 +155,7 @@ func (l *Log) olderThan(limit time.Duration, res *RetentionResult) decider {
 	now := time.Now().UnixMilli()
 	return func(s, _ *segment.Segment) (bool, error) {
 		newest, err := l.ageOf(s)
-		if err == nil && newest.Timestamp > now && l.opts.RetentionCapsTime {
+		if err == nil && newest.Timestamp > now && l.settings().RetentionCapsTime {
 			newest.Timestamp, err = s.ModTime()
 		}
 		if err != nil || now-newest.Timestamp > limit.Milliseconds() {
@@ -252,7 +254,16 @@ func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResul
 // and then off the disk. The log start needs not be on disk before: where the
 // first segment starts, it is at least. It returns how many were removed.
 func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, error) {
+	// Producers whose last records go are in the snapshot of the first segment that
+	// stays, and from now on nowhere else. Without room on the disk there is none: to
+	// make room comes first.
+	if err := l.writeSnapshots(); err != nil && !vfs.IsNoSpace(err) {
+		return 0, err
+	}
 	n, err := l.detachOldest(gone, activeSize)
+	if serr := l.writeSnapshots(); !vfs.IsNoSpace(serr) { // of the one begun in place of the last
+		err = errors.Join(err, serr)
+	}
 	for i, s := range gone[:n] {
 		if err := errors.Join(l.discard(s), l.removeSnapshot(s.Base())); err != nil {
 			return i, err
@@ -295,7 +306,7 @@ func (l *Log) discard(s *segment.Segment) error {
 // removeMarked removes files that were marked, as discard does.
 func (l *Log) removeMarked(paths []string) error {
 	if l.owner != nil {
-		l.owner.dir.removeLater(l.opts.FileDeleteDelay, paths...)
+		l.owner.dir.removeLater(l.settings().FileDeleteDelay, paths...)
 		return nil
 	}
 	for _, p := range paths {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seglog/seglog/internal/checkpoint"
-	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/segment"
 )
@@ -37,7 +36,7 @@ func (l *Log) maybeRollLocked(set segment.Set, first int64) error {
 		return err
 	}
 	switch {
-	case size > l.opts.SegmentBytes-int64(len(set.Bytes)):
+	case size > l.settings().SegmentBytes-int64(len(set.Bytes)):
 	case size > 0 && l.tooOldLocked(active, set.MaxTimestamp):
 	case size > 0 && active.IndexesFull():
 	case !active.Fits(set.LastOffset):
@@ -51,7 +50,7 @@ func (l *Log) maybeRollLocked(set segment.Set, first int64) error {
 // old data rolls as it would have then. The clock counts only for records
 // without timestamps.
 func (l *Log) tooOldLocked(active *segment.Segment, incoming int64) bool {
-	limit := l.opts.SegmentAge.Milliseconds() - l.append.jitter
+	limit := l.settings().SegmentAge.Milliseconds() - l.append.jitter
 	if anchor := active.RollAnchor(); anchor >= 0 {
 		return incoming-anchor > limit
 	}
@@ -89,13 +88,20 @@ func (l *Log) rollLocked(base int64) error {
 	}
 	l.append.sealed = append(l.append.sealed, old)
 	l.activateLocked(next)
-	if l.append.hasProducers {
-		if s := l.append.producers.Capture(base); s != nil {
-			l.append.snapshots = append(l.append.snapshots, s)
-		}
-	}
+	l.captureProducersLocked(base)
 	l.background.Go(l.flushSealed)
 	return nil
+}
+
+// captureProducersLocked copies the producer state, which is that below base, for a
+// snapshot that the next flush writes.
+func (l *Log) captureProducersLocked(base int64) {
+	if !l.append.hasProducers {
+		return
+	}
+	if s := l.append.producers.Capture(base); s != nil {
+		l.append.snapshots = append(l.append.snapshots, s)
+	}
 }
 
 // activateLocked publishes a new active segment.
@@ -212,7 +218,7 @@ func (l *Log) nextSegmentLocked(base int64) (*segment.Segment, error) {
 // prepareSpareLocked has the next segment's files made in the background once
 // the active one is three quarters full.
 func (l *Log) prepareSpareLocked(size int64) {
-	if size < l.opts.SegmentBytes/4*3 || l.append.spare != nil || l.append.preparing {
+	if size < l.settings().SegmentBytes/4*3 || l.append.spare != nil || l.append.preparing {
 		return
 	}
 	l.append.preparing = true
@@ -275,8 +281,7 @@ func (l *Log) flushSealedOnce() (base int64, done bool, err error) {
 	generation := l.generation.Load()
 	sealed := slices.Clone(l.append.sealed)
 	base = l.set.Load().active.Base()
-	snapshots, producers := l.append.snapshots, l.append.hasProducers
-	l.append.snapshots = nil
+	producers := l.append.hasProducers
 	l.append.Unlock()
 	for _, s := range sealed {
 		if err := trimmed(s); err != nil {
@@ -286,7 +291,7 @@ func (l *Log) flushSealedOnce() (base int64, done bool, err error) {
 	if err := l.syncTo(min(base, l.end.Load())); err != nil {
 		return base, false, err
 	}
-	if err := l.writeSnapshots(snapshots); err != nil {
+	if err := l.writeSnapshots(); err != nil {
 		return base, false, err
 	}
 	l.maintain.Lock() // keeps truncation away
@@ -304,10 +309,25 @@ func (l *Log) flushSealedOnce() (base int64, done bool, err error) {
 	return base, true, nil
 }
 
-// writeSnapshots writes producer snapshots that rolls have captured. One that is
-// not written costs time at an open after a crash.
-func (l *Log) writeSnapshots(snapshots []*producerstate.Snapshot) error {
-	for _, s := range snapshots {
+// writeSnapshots writes the producer snapshots that rolls have captured, and returns
+// when all that were captured by then are on disk. One that cannot be written costs
+// time at an open after a crash, and is not tried again.
+func (l *Log) writeSnapshots() error {
+	l.snapshotting.Lock()
+	defer l.snapshotting.Unlock()
+	written := false
+	for {
+		l.append.Lock()
+		if len(l.append.snapshots) == 0 {
+			l.append.Unlock()
+			if written {
+				return l.opts.FS.SyncDir(l.dir)
+			}
+			return nil
+		}
+		s := l.append.snapshots[0]
+		l.append.snapshots = l.append.snapshots[1:]
+		l.append.Unlock()
 		if err := s.Write(true); err != nil {
 			return err
 		}
@@ -317,8 +337,8 @@ func (l *Log) writeSnapshots(snapshots []*producerstate.Snapshot) error {
 		if err != nil {
 			return err
 		}
+		written = true
 	}
-	return nil
 }
 
 func (l *Log) moveRecoveryPoint(base int64, producers bool) error {
@@ -335,7 +355,7 @@ func (l *Log) moveRecoveryPoint(base int64, producers bool) error {
 }
 
 func (l *Log) drawJitterLocked() {
-	if bound := l.opts.SegmentJitter.Milliseconds(); bound > 0 {
+	if bound := l.settings().SegmentJitter.Milliseconds(); bound > 0 {
 		l.append.jitter = rand.Int64N(bound)
 	}
 }

@@ -123,9 +123,9 @@ type Recovery struct {
 	Clean bool
 	// StateLost is true if both copies of the state file were damaged or, of a log
 	// that seglog had open for writing before, gone: a log start inside of the first
-	// segment is forgotten, and records that were deleted there are back. Of a log that
-	// only a broker wrote, or whose lock file is gone too, nobody knows whether there
-	// was one.
+	// segment is forgotten, and records that were deleted there are back; in a Dir those
+	// that were deleted since it wrote its checkpoints. Of a log that a broker wrote
+	// last, or whose lock file is gone too, nobody knows whether there was one.
 	StateLost bool
 	// Scanned counts the segments whose every batch was checked.
 	Scanned int

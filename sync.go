@@ -61,7 +61,7 @@ func (l *Log) syncTaken(work unsynced) error {
 	l.durable.Store(work.end)
 	l.durableBytes.Store(work.bytes)
 	l.arrivals.announce()
-	if work.bytes-l.pointBytes >= min(maxPointInterval, l.opts.SegmentBytes/4) {
+	if work.bytes-l.pointBytes >= min(maxPointInterval, l.settings().SegmentBytes/4) {
 		l.pointBytes = work.bytes
 		l.startMovingPoint()
 	}
@@ -137,7 +137,7 @@ func (l *Log) takeUnsyncedLocked() unsynced {
 // wait for durability by itself, is the one that must: flush.messages and its
 // like bound what a power loss can take.
 func (l *Log) syncDue(lastOffset int64) bool {
-	o := &l.opts
+	o := l.settings()
 	return o.FlushMessages > 0 && lastOffset+1-l.durable.Load() >= o.FlushMessages ||
 		o.FlushBytes > 0 && l.bytes.Load()-l.durableBytes.Load() >= o.FlushBytes
 }

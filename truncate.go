@@ -142,7 +142,11 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 	if last.NextOffset() < offset {
 		// A gap at the end is nowhere on disk but in the name of the segment
 		// behind it.
-		return l.rollLocked(offset)
+		if err := l.rollLocked(offset); err != nil {
+			return err
+		}
+		l.captureProducersLocked(offset)
+		l.background.Go(l.flushSealed)
 	}
 	return nil
 }

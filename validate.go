@@ -53,13 +53,13 @@ type rules struct {
 	broken           []RecordError
 }
 
-func (l *Log) rules(now time.Time) rules {
-	r := rules{keyed: l.opts.CleanupPolicy.Compacts(), timed: l.opts.TimestampType == record.CreateTime, now: now.UnixMilli()}
+func (o *Options) rules(now time.Time) rules {
+	r := rules{keyed: o.CleanupPolicy.Compacts(), timed: o.TimestampType == record.CreateTime, now: now.UnixMilli()}
 	r.oldest, r.youngest = math.MinInt64, math.MaxInt64
-	if limit := l.opts.TimestampBeforeMax; limit != noTimeLimit {
+	if limit := o.TimestampBeforeMax; limit != noTimeLimit {
 		r.oldest = r.now - limit.Milliseconds()
 	}
-	if limit := l.opts.TimestampAfterMax; limit != noTimeLimit {
+	if limit := o.TimestampAfterMax; limit != noTimeLimit {
 		r.youngest = r.now + limit.Milliseconds()
 	}
 	return r

@@ -211,8 +211,10 @@ func (v *verification) state(f layout.File, path string) error {
 // told of, and a writer may truncate meanwhile.
 func (v *verification) missing(state checkpoint.State) error {
 	tail := v.tail
-	broker := newLog(v.dir, Options{FS: v.opts.FS}).brokerState()
-	want := min(state.DurableEnd, broker.RecoveryPoint)
+	want := state.DurableEnd
+	if _, err := v.opts.FS.Stat(filepath.Join(v.dir, layout.UntouchedName)); err != nil {
+		want = min(want, newLog(v.dir, Options{FS: v.opts.FS}).brokerState().RecoveryPoint)
+	}
 	if v.writer || tail.torn || tail.next >= want || state.LogStartOffset >= want {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 // They come from Kafka's LeaderEpochCheckpointFile, PartitionMetadataFile,
 // LogManager, ReplicaManager, LogCleanerManager, MetaPropertiesEnsemble,
 // CleanShutdownFileHandler, BootstrapDirectory and FileQuorumStateStore;
-// SeglogStateName is ours, and so is its copy.
+// SeglogStateName is ours, and so are its copy and UntouchedName.
 const (
 	LeaderEpochCheckpointName = "leader-epoch-checkpoint"
 	PartitionMetadataName     = "partition.metadata"
@@ -25,6 +25,7 @@ const (
 	QuorumStateName           = "quorum-state"
 	SeglogStateName           = "seglog.state"
 	SeglogStateCopyName       = "seglog.state.copy"
+	UntouchedName             = "seglog.untouched" + DeletedSuffix
 )
 
 // Names of the files of a segment that was made ahead of time and has no base
@@ -99,7 +100,8 @@ const (
 	KRaftBootstrap
 	QuorumState
 	SeglogState
-	Spare // a file of a segment without a base offset yet
+	Untouched // an empty file that a broker removes when it loads the log
+	Spare     // a file of a segment without a base offset yet
 )
 
 // String returns the kind in words, for messages.
@@ -141,6 +143,8 @@ func (k Kind) String() string {
 		return "kraft quorum state"
 	case SeglogState:
 		return "seglog state"
+	case Untouched:
+		return "mark that no broker was here"
 	case Spare:
 		return "spare segment"
 	}
@@ -327,7 +331,7 @@ func parseSingleFile(name string) (File, bool) {
 	}
 	if whole, found := strings.CutSuffix(name, TempSuffix); found {
 		kind := singleKind(whole)
-		if kind != Unknown && kind != LockFile {
+		if kind != Unknown && kind != LockFile && kind != Untouched {
 			return File{Kind: kind, State: Temp, Name: name}, true
 		}
 	}
@@ -360,6 +364,8 @@ func singleKind(name string) Kind {
 		return QuorumState
 	case SeglogStateName, SeglogStateCopyName:
 		return SeglogState
+	case UntouchedName:
+		return Untouched
 	}
 	return Unknown
 }

@@ -61,6 +61,7 @@ func TestParseFileKnowsEveryFileOfALogDirectory(t *testing.T) {
 		{".lock", File{Kind: LockFile}},
 		{".kafka_cleanshutdown", File{Kind: CleanShutdown}},
 		{"seglog.state", File{Kind: SeglogState}},
+		{"seglog.untouched.deleted", File{Kind: Untouched}},
 		{"seglog.state.tmp", File{Kind: SeglogState, State: Temp}},
 		{"seglog.state.copy", File{Kind: SeglogState}},
 		{"seglog.state.copy.tmp", File{Kind: SeglogState, State: Temp}},
