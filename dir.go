@@ -227,10 +227,19 @@ func (d *Dir) identify() error {
 	if expected.DirectoryID.IsZero() {
 		expected.DirectoryID = found.DirectoryID
 	}
-	if found.ClusterID != expected.ClusterID || found.NodeID != expected.NodeID || found.DirectoryID != expected.DirectoryID {
+	// Version 0, of brokers of old, need not say either (MetaPropertiesEnsemble.verify).
+	if reserved(found.DirectoryID) || found.ClusterID != "" && found.ClusterID != expected.ClusterID ||
+		found.NodeID != checkpoint.NoNodeID && found.NodeID != expected.NodeID || found.DirectoryID != expected.DirectoryID {
 		return fmt.Errorf("%w: meta.properties says cluster %q, node %d, directory %s", ErrIdentity, found.ClusterID, found.NodeID, found.DirectoryID)
 	}
 	return nil
+}
+
+// reserved reports whether an id is one of the hundred that Kafka gives no directory
+// (DirectoryId.reserved). The first of them means that there is none.
+func reserved(id checkpoint.UUID) bool {
+	last := len(id) - 1
+	return !id.IsZero() && id[last] < 100 && checkpoint.UUID(append(make([]byte, last, len(id)), id[last])) == id
 }
 
 // list finds the partitions. What is not one is left alone, whatever it is.

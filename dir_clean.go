@@ -170,7 +170,7 @@ func (p *partition) look(opts *Options) *survey {
 		all = append(all, compaction.Extent{Base: f.Base, Size: info.Size()})
 	}
 	if len(all) == 0 {
-		return &survey{}
+		return &survey{timed: true}
 	}
 	slices.SortFunc(all, func(a, b compaction.Extent) int { return int(min(max(a.Base-b.Base, -1), 1)) })
 	sealed, active := all[:len(all)-1], all[len(all)-1].Base

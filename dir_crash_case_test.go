@@ -3,6 +3,7 @@ package seglog_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -194,6 +195,7 @@ func (d *dirDriver) run(t testing.TB, disk *logtest.Disk) {
 func requireDirSurvived(t testing.TB, disk *logtest.Disk, told map[string]claim, what string) {
 	opts := dirOptions
 	opts.FS = disk.FS()
+	requireDirReadable(t, disk, told, what)
 	d, err := seglog.OpenDir("logs", opts)
 	require.NoError(t, err, what)
 	for topic, c := range told {
@@ -218,8 +220,41 @@ func requireDirSurvived(t testing.TB, disk *logtest.Disk, told map[string]claim,
 	require.NoError(t, d.Close(), what)
 }
 
+// requireDirReadable looks at what a crash has left without repairing it. What a user
+// was told is there for a reader as well, and no reader changes a byte.
+func requireDirReadable(t testing.TB, disk *logtest.Disk, told map[string]claim, what string) {
+	var ops atomic.Int64
+	disk.OnOp(func(logtest.Op) { ops.Add(1) })
+	defer disk.OnOp(nil)
+	d, err := seglog.OpenDir("logs", seglog.DirOptions{ReadOnly: true, FS: disk.FS()})
+	if errors.Is(err, fs.ErrNotExist) {
+		return // a crash of the first OpenDir
+	}
+	require.NoError(t, err, what)
+	for topic, c := range told {
+		l, err := d.Partition(topic, 0)
+		if err != nil { // where nothing was begun yet there is nothing to read
+			require.False(t, c.exists, "%s: %s cannot be read: %v", what, topic, err)
+			continue
+		}
+		require.False(t, c.absent, "%s: %s has come back", what, topic)
+		requireHeld(t, l, c, what+": read-only: "+topic)
+	}
+	require.NoError(t, d.Refresh(), what)
+	require.NoError(t, d.Close(), what)
+	require.Zero(t, ops.Load(), "%s: a reader has changed something", what)
+}
+
 // requireClaimed: what must be there is, and nothing else than what may be, in order.
 func requireClaimed(t testing.TB, l *seglog.Log, c claim, what string) {
+	requireHeld(t, l, c, what)
+	end := l.Offsets().End
+	at, err := l.Append([]seglog.Record{{Value: []byte("after the crash")}}, nil)
+	require.NoError(t, err, what)
+	require.Equal(t, end, at.BaseOffset, what)
+}
+
+func requireHeld(t testing.TB, l *seglog.Log, c claim, what string) {
 	rest := c.appended
 	for r, err := range l.Records(t.Context(), l.Offsets().Start, nil) {
 		require.NoError(t, err, what)
@@ -238,10 +273,6 @@ func requireClaimed(t testing.TB, l *seglog.Log, c claim, what string) {
 	for _, missing := range rest {
 		require.False(t, missing.must, "%s: %q is missing", what, missing.value)
 	}
-	end := l.Offsets().End
-	at, err := l.Append([]seglog.Record{{Value: []byte("after the crash")}}, nil)
-	require.NoError(t, err, what)
-	require.Equal(t, end, at.BaseOffset, what)
 }
 
 // A crash at any operation of a Dir leaves what its user was told, of every partition.

@@ -102,6 +102,28 @@ func TestADirOfAnotherClusterIsRefused(t *testing.T) {
 	mine.Identity = &seglog.Identity{ClusterID: "c2VnbG9nLWludGVyb3AtMQ", NodeID: 1}
 	require.NoError(t, openDir(t, dir, mine).Close())
 
+	for content, fits := range map[string]bool{
+		"version=0\nbroker.id=1\n":                                                                       true,
+		"broker.id=2\n":                                                                                  false,
+		"version=0\ncluster.id=c2VnbG9nLWludGVyb3AtMQ\n":                                                 true,
+		"version=0\ncluster.id=other\n":                                                                  false,
+		"version=1\ncluster.id=c2VnbG9nLWludGVyb3AtMQ\nnode.id=1\n":                                      true,
+		"version=1\ncluster.id=c2VnbG9nLWludGVyb3AtMQ\n":                                                 false,
+		"version=2\ncluster.id=c2VnbG9nLWludGVyb3AtMQ\nnode.id=1\n":                                      false,
+		"version=1\ncluster.id=c2VnbG9nLWludGVyb3AtMQ\nnode.id=one\n":                                    false,
+		"version=1\ncluster.id=c2VnbG9nLWludGVyb3AtMQ\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n": false,
+		"version=1\ncluster.id=c2VnbG9nLWludGVyb3AtMQ\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAZA\n": true,
+	} {
+		dir := t.TempDir()
+		writeFile(t, filepath.Join(dir, "meta.properties"), []byte(content))
+		d, err := seglog.OpenDir(dir, mine)
+		require.Equal(t, fits, err == nil, content)
+		if err == nil {
+			require.NoError(t, d.Close())
+		}
+		require.Equal(t, content, rootFiles(t, dir)["meta.properties"])
+	}
+
 	fresh := t.TempDir()
 	mine.Identity.DirectoryID = "DfEy367j32duxogDB0otsA"
 	require.NoError(t, openDir(t, fresh, mine).Close())
