@@ -21,6 +21,7 @@ type logDir struct {
 	path       string
 	partitions []layout.Dir // live ones, by topic and number
 	others     []otherDir
+	logs       *seglog.Dir // once it was opened
 }
 
 // otherDir is a directory that holds no live partition.
@@ -72,6 +73,72 @@ func (d *logDir) dir(p layout.Dir) string {
 	return filepath.Join(d.path, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
 }
 
+// eachLog opens the log at path, or every log of the log directory there, one after the
+// other, and reports which it was. One that cannot be read for damage costs no other.
+func eachLog(app *App, path string, do func(partition string, log *seglog.Log) error) (roof bool, err error) {
+	d, roof, err := findLogDir(app, path)
+	if err != nil || !roof {
+		log, err := app.OpenLog(path)
+		if err != nil {
+			return false, err
+		}
+		defer log.Close()
+		return false, do("", log)
+	}
+	if err := d.open(); err != nil {
+		return true, err
+	}
+	defer d.logs.Close()
+	damaged := 0
+	for _, p := range d.partitions {
+		log, err := d.log(p)
+		if err == nil {
+			err = errors.Join(do(filepath.Base(d.dir(p)), log), log.Close())
+		}
+		if err == nil {
+			continue
+		}
+		if !isDamage(err) && !errors.Is(err, seglog.ErrNotALog) {
+			return true, fmt.Errorf("%s: %w", d.dir(p), err)
+		}
+		damaged++
+		app.sayf("%s: %v", d.dir(p), err)
+	}
+	if damaged > 0 {
+		return true, Hint(Damagef("%s cannot be read", plural(int64(damaged), "partition", "partitions")), "logtool verify "+path)
+	}
+	return true, nil
+}
+
+// open opens the directory for reading: the files that speak for all its logs are then
+// read once, and not for each of them.
+func (d *logDir) open() (err error) {
+	if d.logs == nil {
+		d.logs, err = seglog.OpenDir(d.path, seglog.DirOptions{ReadOnly: true})
+	}
+	return err
+}
+
+func (d *logDir) log(p layout.Dir) (*seglog.Log, error) {
+	d.app.Verbosef("opening %s read-only", d.dir(p))
+	return d.logs.Partition(p.Topic, p.Partition)
+}
+
+// withPartition puts a column in front, for what is listed of a log directory.
+func withPartition(roof bool, columns []Column) []Column {
+	if roof {
+		return append([]Column{Left("LOG")}, columns...)
+	}
+	return columns
+}
+
+func inPartition(roof bool, name string, cells []any) []any {
+	if roof {
+		return append([]any{name}, cells...)
+	}
+	return cells
+}
+
 // partitionFigures is what ls and stat tell of one partition.
 type partitionFigures struct {
 	seglog.Stats
@@ -84,7 +151,7 @@ type partitionFigures struct {
 // figures opens a partition. What cannot be read of it is the error.
 func (d *logDir) figures(p layout.Dir) (partitionFigures, error) {
 	f := partitionFigures{lastTime: record.NoTimestamp}
-	log, err := d.app.OpenLog(d.dir(p))
+	log, err := d.log(p)
 	if err != nil {
 		return f, err
 	}
@@ -113,6 +180,10 @@ func (f *partitionFigures) clean(out *Output) (to, dirty string) {
 
 // list prints a line for each partition.
 func (d *logDir) list(all bool) error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	defer d.logs.Close()
 	out := d.app.Out
 	table := out.Table(Left("TOPIC"), Right("PARTITION"), Right("START"), Right("END"), Right("SEGMENTS"), Right("SIZE"),
 		Right("CLEANED TO"), Right("DIRTY"), Left("LAST TIME"), Left("STATE"))
@@ -184,6 +255,10 @@ type dirFigures struct {
 }
 
 func (d *logDir) stat() error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	defer d.logs.Close()
 	f := dirFigures{partitions: len(d.partitions)}
 	topics := map[string]bool{}
 	progress := d.app.Progress("reading " + d.path)

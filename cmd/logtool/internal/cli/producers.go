@@ -16,9 +16,9 @@ func newProducersCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "producers DIR",
 		Short: "who has written with a producer id",
-		Long: `List the idempotent and transactional producers that a log remembers: a batch they
-send again is known by its sequence numbers. Producers that have been silent for a day
-are forgotten. Nothing is written, and a writer may be at work.
+		Long: `List the idempotent and transactional producers that a log remembers, or all logs of a
+log directory: a batch they send again is known by its sequence numbers. Producers that
+have been silent for a day are forgotten. Nothing is written, and a writer may be at work.
 
 LAST SEQUENCE and LAST OFFSET are those of the last record; there is none after a new
 epoch has begun. OPEN SINCE is the offset at which a transaction begins that is open.`,
@@ -42,24 +42,46 @@ func listProducers(app *App, dir string, limit int) error {
 	if limit < 0 {
 		return UsageErrorf("--limit %d: want 0 or more", limit)
 	}
-	log, err := app.OpenLog(dir)
-	if err != nil {
+	var producers []producerOf
+	roof, err := eachLog(app, dir, func(partition string, log *seglog.Log) error {
+		all, err := log.Producers()
+		for _, p := range all {
+			producers = append(producers, producerOf{partition, p})
+		}
 		return err
-	}
-	defer log.Close()
-	producers, err := log.Producers()
-	if err != nil {
+	})
+	if producers == nil && err != nil {
 		return err
 	}
 	if limit > 0 {
 		producers = producers[:min(limit, len(producers))]
 	}
+	if perr := printProducers(app, roof, producers); perr != nil {
+		return perr
+	}
+	return err
+}
+
+// producerOf is a producer of one partition of a log directory, or of a log by itself,
+// which has no name here.
+type producerOf struct {
+	partition string
+	seglog.ProducerInfo
+}
+
+func printProducers(app *App, roof bool, producers []producerOf) error {
 	out := app.Out
-	table := out.Table(Right("PRODUCER"), Right("EPOCH"), Right("LAST SEQUENCE"), Right("LAST OFFSET"), Left("LAST TIME"),
-		Right("COORDINATOR EPOCH"), Right("OPEN SINCE"))
+	columns := []Column{Right("PRODUCER"), Right("EPOCH"), Right("LAST SEQUENCE"), Right("LAST OFFSET"), Left("LAST TIME"),
+		Right("COORDINATOR EPOCH"), Right("OPEN SINCE")}
+	table := out.Table(withPartition(roof, columns)...)
 	for _, p := range producers {
+		var err error
 		if out.JSON() {
-			obj := out.Object("producer").Int("producer_id", p.ID).Int("epoch", int64(p.Epoch))
+			obj := out.Object("producer")
+			if roof {
+				obj.String("partition", p.partition)
+			}
+			obj.Int("producer_id", p.ID).Int("epoch", int64(p.Epoch))
 			optionalInt(obj, "last_sequence", int64(p.LastSequence))
 			optionalInt(obj, "last_offset", p.LastOffset)
 			obj.Time("last_time", p.LastTimestamp)
@@ -67,8 +89,9 @@ func listProducers(app *App, dir string, limit int) error {
 			optionalInt(obj, "transaction_start", p.TransactionStart)
 			err = out.Emit(obj)
 		} else {
-			err = table.Row(p.ID, p.Epoch, orDash(int64(p.LastSequence)), orDash(p.LastOffset), timeTextSeconds(p.LastTimestamp),
-				orDash(int64(p.CoordinatorEpoch)), orDash(p.TransactionStart))
+			cells := []any{p.ID, p.Epoch, orDash(int64(p.LastSequence)), orDash(p.LastOffset), timeTextSeconds(p.LastTimestamp),
+				orDash(int64(p.CoordinatorEpoch)), orDash(p.TransactionStart)}
+			err = table.Row(inPartition(roof, p.partition, cells)...)
 		}
 		if err != nil {
 			return err
@@ -108,14 +131,15 @@ func newTransactionsCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "transactions DIR",
 		Short: "open transactions, and aborting one",
-		Long: `List the transactions of a log that have not ended, the oldest first. Readers of
-committed records wait for it: they get nothing at or beyond its first offset.
+		Long: `List the transactions of a log that have not ended, the oldest first, or of all logs of
+a log directory. Readers of committed records wait for the oldest: they get nothing at
+or beyond its first offset.
 
 A transaction of a producer that is gone, and of whose coordinator nobody knows, is
 called hanging. --abort PRODUCER ends it with a marker, as Kafka's kafka-transactions.sh
 abort does. Be sure that nobody will commit it: the records are then not read by anyone
 who reads committed ones only. A broker that has the log open must do it itself.`,
-		Example:           "  logtool transactions orders-0\n  logtool transactions orders-0 --abort 4711 --yes",
+		Example:           "  logtool transactions /var/lib/kafka/data\n  logtool transactions orders-0 --abort 4711 --yes",
 		GroupID:           groupInspect,
 		Args:              oneArg("DIR"),
 		ValidArgsFunction: completeDirs,
@@ -123,6 +147,9 @@ who reads committed ones only. A broker that has the log open must do it itself.
 			"damage, 4 the producer has no open transaction, 5 locked by another process."),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if opts.abort >= 0 {
+				if _, ok, err := findLogDir(app, args[0]); err == nil && ok {
+					return UsageErrorf("--abort wants the directory of one partition, and %s holds many", args[0])
+				}
 				return opts.end(args[0])
 			}
 			return opts.list(args[0])
@@ -138,28 +165,49 @@ func (o *transactionsOptions) list(dir string) error {
 	if o.limit < 0 {
 		return UsageErrorf("--limit %d: want 0 or more", o.limit)
 	}
-	log, err := o.app.OpenLog(dir)
-	if err != nil {
+	var open []transactionOf
+	roof, err := eachLog(o.app, dir, func(partition string, log *seglog.Log) error {
+		all, err := log.Transactions()
+		for _, t := range all {
+			open = append(open, transactionOf{partition, t})
+		}
 		return err
-	}
-	defer log.Close()
-	open, err := log.Transactions()
-	if err != nil {
+	})
+	if open == nil && err != nil {
 		return err
 	}
 	if o.limit > 0 {
 		open = open[:min(o.limit, len(open))]
 	}
+	if perr := o.print(roof, open); perr != nil {
+		return perr
+	}
+	return err
+}
+
+// transactionOf is likewise an open transaction.
+type transactionOf struct {
+	partition string
+	seglog.Transaction
+}
+
+func (o *transactionsOptions) print(roof bool, open []transactionOf) error {
 	out := o.app.Out
-	table := out.Table(Right("PRODUCER"), Right("EPOCH"), Right("FIRST OFFSET"), Left("STARTED"), Left("LAST WRITE"), Right("AGE"))
+	columns := []Column{Right("PRODUCER"), Right("EPOCH"), Right("FIRST OFFSET"), Left("STARTED"), Left("LAST WRITE"), Right("AGE")}
+	table := out.Table(withPartition(roof, columns)...)
 	now := o.app.Now().UnixMilli()
 	for _, t := range open {
 		since := t.LastWrite
 		if t.Started != record.NoTimestamp {
 			since = t.Started
 		}
+		var err error
 		if out.JSON() {
-			obj := out.Object("transaction").Int("producer_id", t.ProducerID).Int("epoch", int64(t.ProducerEpoch)).
+			obj := out.Object("transaction")
+			if roof {
+				obj.String("partition", t.partition)
+			}
+			obj.Int("producer_id", t.ProducerID).Int("epoch", int64(t.ProducerEpoch)).
 				Int("first_offset", t.FirstOffset).Time("started", t.Started).Time("last_write", t.LastWrite)
 			if since == record.NoTimestamp {
 				obj.Null("age_ms")
@@ -168,7 +216,8 @@ func (o *transactionsOptions) list(dir string) error {
 			}
 			err = out.Emit(obj)
 		} else {
-			err = table.Row(t.ProducerID, t.ProducerEpoch, t.FirstOffset, timeTextSeconds(t.Started), timeTextSeconds(t.LastWrite), ageText(now, since))
+			cells := []any{t.ProducerID, t.ProducerEpoch, t.FirstOffset, timeTextSeconds(t.Started), timeTextSeconds(t.LastWrite), ageText(now, since)}
+			err = table.Row(inPartition(roof, t.partition, cells)...)
 		}
 		if err != nil {
 			return err
