@@ -31,6 +31,8 @@ func (r *roundTrip) next(topic, who string) string {
 func (r *roundTrip) kafka() {
 	r.t.Helper()
 	for topic := range r.values {
+		// By this a Dir knows that its logs' states are not the last word on them.
+		require.NoFileExists(r.t, filepath.Join(r.broker.LogDir, topic+"-0", "seglog.untouched.deleted"))
 		p := r.client.Produce(topic)
 		for range 5 {
 			p.Batch(Record{Timestamp: firstTime + r.clock, Value: []byte(r.next(topic, "kafka"))})
@@ -86,6 +88,9 @@ func (r *roundTrip) seglog(clean bool) {
 	require.NoError(r.t, d.Maintain(r.t.Context()))
 	require.NoError(r.t, d.Close())
 	require.FileExists(r.t, filepath.Join(r.broker.LogDir, ".kafka_cleanshutdown"))
+	for topic := range r.values {
+		require.FileExists(r.t, filepath.Join(r.broker.LogDir, topic+"-0", "seglog.untouched.deleted"))
+	}
 }
 
 // TestADirectoryGoesToSeglogAndBack stops a broker, properly and by a kill, opens its

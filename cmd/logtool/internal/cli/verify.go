@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,6 +45,10 @@ type verifyOptions struct {
 	app             *App
 	quick, failFast bool
 	jobs            int
+	// place is that of a partition among all of a directory, and began when the first
+	// was begun: many small ones take their time too.
+	place string
+	began time.Time
 }
 
 func (o *verifyOptions) run(ctx context.Context, path string) error {
@@ -83,7 +88,10 @@ var errWriting = errors.New("write results")
 func (o *verifyOptions) check(ctx context.Context, path, partition string) (seglog.VerifyReport, error) {
 	var written error
 	var mu sync.Mutex // progress is told by other goroutines than problems are
-	progress := o.app.Progress(strings.TrimSpace("checking " + partition))
+	progress := o.app.Progress(strings.TrimSpace("checking " + partition + o.place))
+	if !o.began.IsZero() {
+		progress.began = o.began
+	}
 	report, err := seglog.Verify(ctx, path, seglog.VerifyOptions{
 		Quick: o.quick, Jobs: o.jobs, FailFast: o.failFast,
 		OnProblem: func(p seglog.Problem) {
@@ -109,8 +117,10 @@ func (o *verifyOptions) check(ctx context.Context, path, partition string) (segl
 // the others nothing.
 func (o *verifyOptions) all(ctx context.Context, d *logDir) error {
 	var sum dirReport
-	for _, p := range d.partitions {
+	o.began = o.app.Now()
+	for i, p := range d.partitions {
 		name := filepath.Base(d.dir(p))
+		o.place = fmt.Sprintf(" (%d of %d)", i+1, len(d.partitions))
 		o.app.Verbosef("checking %s", d.dir(p))
 		r, err := o.check(ctx, d.dir(p), name)
 		if errors.Is(err, errWriting) || errors.Is(err, context.Canceled) {
