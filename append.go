@@ -486,8 +486,9 @@ func (l *Log) writeLocked(w write) error {
 		return named(err)
 	}
 	if active.Base() > l.end.Load() { // it stays, and what was known of producers is what lies below
-		l.captureProducersLocked(active.Base())
-		l.background.Go(l.flushSealed)
+		if l.captureProducersLocked(active.Base()) {
+			l.background.Go(l.flushSealed)
+		}
 	}
 	l.bytes.Add(int64(len(w.Bytes)))
 	l.markUnsyncedLocked(active)

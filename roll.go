@@ -94,14 +94,16 @@ func (l *Log) rollLocked(base int64) error {
 }
 
 // captureProducersLocked copies the producer state, which is that below base, for a
-// snapshot that the next flush writes.
-func (l *Log) captureProducersLocked(base int64) {
+// snapshot that the next flush writes, and reports whether there is one to be written.
+func (l *Log) captureProducersLocked(base int64) bool {
 	if !l.append.hasProducers {
-		return
+		return false
 	}
-	if s := l.append.producers.Capture(base); s != nil {
+	s := l.append.producers.Capture(base)
+	if s != nil {
 		l.append.snapshots = append(l.append.snapshots, s)
 	}
+	return s != nil
 }
 
 // activateLocked publishes a new active segment.

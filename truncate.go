@@ -145,8 +145,9 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 		if err := l.rollLocked(offset); err != nil {
 			return err
 		}
-		l.captureProducersLocked(offset)
-		l.background.Go(l.flushSealed)
+		if l.captureProducersLocked(offset) {
+			l.background.Go(l.flushSealed)
+		}
 	}
 	return nil
 }
