@@ -143,9 +143,9 @@ func (d *Dir) alter(topic string, set map[string]string, unset []string) error {
 // SetTopicOptions replaces the settings of a topic while the Dir is open, complete ones
 // as in DirOptions.Topics; what AlterTopic was given before is forgotten. The rest is
 // as with AlterTopic. What a log is given once, when it is opened, cannot be changed:
-// LeaderEpoch, Replicated, ProducerIDExpiration, TransactionMaxTimeout, StartOffset and
-// MaxOpenSegments must be what they are, which TopicOptions tells, and Events and Logger
-// stay what they are whatever o says.
+// LeaderEpoch, Replicated, ProducerIDExpiration, TransactionMaxTimeout, StartOffset,
+// MaxOpenSegments and LookupBytes must be what they are, which TopicOptions tells, and
+// Events and Logger stay what they are whatever o says.
 func (d *Dir) SetTopicOptions(topic string, o Options) error {
 	d.topics.Lock()
 	defer d.topics.Unlock()
@@ -170,6 +170,7 @@ func (d *Dir) set(topic string, o Options) error {
 		stays("TransactionMaxTimeout", now.TransactionMaxTimeout, next.TransactionMaxTimeout),
 		stays("StartOffset", now.StartOffset, next.StartOffset),
 		stays("MaxOpenSegments", now.MaxOpenSegments, next.MaxOpenSegments),
+		stays("LookupBytes", now.LookupBytes, next.LookupBytes),
 	); err != nil {
 		return err
 	}

@@ -86,6 +86,7 @@ func TestAChangeOfSettingsThatCannotWorkChangesNothing(t *testing.T) {
 		"TransactionMaxTimeout": func(o *seglog.Options) { o.TransactionMaxTimeout = time.Second },
 		"StartOffset":           func(o *seglog.Options) { o.StartOffset = 4 },
 		"MaxOpenSegments":       func(o *seglog.Options) { o.MaxOpenSegments = 4 },
+		"LookupBytes":           func(o *seglog.Options) { o.LookupBytes = 4 },
 		"ReadOnly":              func(o *seglog.Options) { o.ReadOnly = true },
 		"SegmentBytes":          func(o *seglog.Options) { o.SegmentBytes = 1 },
 	} {
