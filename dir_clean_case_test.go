@@ -323,6 +323,7 @@ func TestCompactionGoesOnWhereItWas(t *testing.T) {
 	for _, at := range []int64{12, 7} {
 		path := filepath.Join(dir, "cleaner-offset-checkpoint")
 		writeFile(t, path, fmt.Appendf(nil, "0\n1\ntopic 0 %d\n", at))
+		removeMark(t, filepath.Join(dir, "topic-0"))
 		d = openDir(t, dir, compactedDir)
 		require.EqualValues(t, at, firstDirty(t, partition(t, d, "topic", 0)))
 		require.NoError(t, d.Close())
@@ -332,6 +333,7 @@ func TestCompactionGoesOnWhereItWas(t *testing.T) {
 	for _, row := range []struct{ checkpoint, want int64 }{{12, 7}, {5, 5}, {0, 0}} {
 		writeFile(t, filepath.Join(dir, "cleaner-offset-checkpoint"), fmt.Appendf(nil, "0\n1\ntopic 0 %d\n", row.checkpoint))
 		require.NoError(t, os.Remove(filepath.Join(dir, ".kafka_cleanshutdown")))
+		removeMark(t, filepath.Join(dir, "topic-0"))
 		d = openDir(t, dir, compactedDir)
 		require.EqualValues(t, row.want, firstDirty(t, partition(t, d, "topic", 0)))
 		require.NoError(t, d.Close())
@@ -387,6 +389,7 @@ func TestACheckpointOutsideOfTheLogIsReset_K016(t *testing.T) {
 			require.NoError(t, l.DeleteBefore(4))
 			require.NoError(t, d.Close())
 			writeFile(t, filepath.Join(dir, "cleaner-offset-checkpoint"), []byte("0\n1\ntopic 0 "+row.checkpoint+"\n"))
+			removeMark(t, filepath.Join(dir, "topic-0"))
 			var text bytes.Buffer
 			opts.Logger = slog.New(slog.NewTextHandler(&text, nil))
 			d = openDir(t, dir, opts)

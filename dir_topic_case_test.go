@@ -247,3 +247,35 @@ func TestADirFindsTransactionsThatNobodyEnds(t *testing.T) {
 		require.NoError(t, d.Close())
 	})
 }
+
+// cleanup.policy decides at each round whether a log is compacted, also for one that is
+// not open and was looked at before.
+func TestChangedSettingsRuleCompaction(t *testing.T) {
+	d := openDir(t, t.TempDir(), manual)
+	l := create(t, d, "orders", 0)
+	fill := func() {
+		for range 5 {
+			appendEach(t, l, keyed(many(10, time.Now().UnixMilli()))...)
+			roll(t, l)
+		}
+		require.NoError(t, l.Sync())
+	}
+	fill()
+	require.NoError(t, d.Clean(t.Context()))
+	require.Len(t, readAll(t, l, 0), 50)
+	require.NoError(t, d.AlterTopic("orders", map[string]string{"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"}))
+	_, err := l.Append(recent(1), nil)
+	require.ErrorIs(t, err, seglog.ErrInvalidBatch, "it wants keys from now on")
+	require.NoError(t, d.Clean(t.Context()))
+	require.Len(t, readAll(t, l, 0), 50, "they are too young")
+	closeLog(t, l)
+	require.NoError(t, d.Clean(t.Context()))
+	require.NoError(t, d.AlterTopic("orders", nil, "min.compaction.lag.ms"))
+	require.NoError(t, d.Clean(t.Context()))
+	l = partition(t, d, "orders", 0)
+	require.Len(t, readAll(t, l, 0), 1)
+	require.NoError(t, d.AlterTopic("orders", nil, "cleanup.policy"))
+	fill()
+	require.NoError(t, d.Clean(t.Context()))
+	require.Len(t, readAll(t, l, 0), 51)
+}
