@@ -3,6 +3,7 @@ package seglog
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"sync/atomic"
 
@@ -46,14 +47,7 @@ func (l *Log) segmentOptions() segment.Options {
 func (l *Log) acquire(s *segment.Segment) error {
 	err := s.Acquire()
 	if l.opts.ReadOnly && errors.Is(err, fs.ErrNotExist) {
-		set := l.set.Load()
-		if err := l.Refresh(); err != nil {
-			return err
-		}
-		if now := l.set.Load().floor(s.Base()); l.set.Load() != set && (now == nil || now.Base() != s.Base()) {
-			return segment.ErrRetired // it is, by the refresh
-		}
-		return err
+		return l.acquireAnew(s)
 	}
 	if err == nil && l.owner != nil && l.owner.dir.boundOpen(false) {
 		// Wait for room, and not with a segment in hand.
@@ -65,6 +59,30 @@ func (l *Log) acquire(s *segment.Segment) error {
 		l.boundOpen()
 	}
 	return err
+}
+
+// acquireAnew is for a read-only log in which the file of a segment is gone.
+// segment.ErrRetired says that it has looked again, and that the caller has to.
+func (l *Log) acquireAnew(s *segment.Segment) error {
+	for again := maxRefreshes; ; again-- {
+		if err := l.Refresh(); err != nil {
+			return err
+		}
+		now := l.set.Load().floor(s.Base())
+		if now == nil || now.Base() != s.Base() {
+			return segment.ErrRetired // by the refresh, as all that were there before
+		}
+		err := now.Acquire() // under another name, perhaps
+		if err == nil {
+			now.Release()
+		}
+		if err == nil || errors.Is(err, segment.ErrRetired) {
+			return segment.ErrRetired
+		}
+		if !errors.Is(err, fs.ErrNotExist) || again == 0 {
+			return err
+		}
+	}
 }
 
 // boundOpen sees to it that not too many segments stay open, after one more was
@@ -136,6 +154,15 @@ func (l *Log) flushIdle() bool {
 // errGone: a file of a read-only log is gone. The log is to be refreshed.
 var errGone = errors.New("the log has changed")
 
+// gone says that a read-only log is to be looked at anew, if err is of a file that
+// another process has removed or cut.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return err
+}
+
 // maxRefreshes is how often a read-only log is looked at anew before it is told that
 // a file is missing: the writer may be removing segments all the time.
 const maxRefreshes = 10
@@ -152,6 +179,38 @@ func (l *Log) acquireHere(s *segment.Segment) error {
 		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return err
+}
+
+// doubt is damage that a reader of a read-only log has met, and on account of which the
+// log was looked at again.
+type doubt struct {
+	file     string
+	position int64
+}
+
+// again reports whether to read again: another process has changed a file in which
+// damage was met since the log was last looked at, and what a truncation has left may
+// look so, or what was appended then. Damage that is met a second time is believed. A
+// log that is not read-only knows of its truncations. Nothing is acquired.
+func (l *Log) again(d *doubt, err error) (bool, error) {
+	var damage *CorruptionError
+	if !l.opts.ReadOnly || !errors.As(err, &damage) {
+		return false, err
+	}
+	if *d == (doubt{damage.File, damage.Position}) {
+		return false, err
+	}
+	if s := l.set.Load().floor(damage.BaseOffset); s != nil && s.Base() == damage.BaseOffset {
+		changed, serr := s.Changed()
+		if serr != nil || !changed {
+			return false, err
+		}
+	}
+	*d = doubt{damage.File, damage.Position}
+	if err := l.Refresh(); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // closeIdle closes segments that were not used since it last came by, until an

@@ -180,6 +180,7 @@ type walk struct {
 	aborted  aborted
 	set      *segmentSet // that aborted was last collected from
 	failed   error       // the next err
+	doubt    doubt       // see Log.again
 }
 
 func (l *Log) walk(ctx context.Context, from int64, opts *IterOptions) *walk {
@@ -308,7 +309,11 @@ func (w *walk) load() error {
 			w.leaveSegment()
 			continue
 		}
-		if err := w.log.lookAgain(err, w.set); err != nil {
+		more, err := w.log.again(&w.doubt, err)
+		if !more {
+			err = w.log.lookAgain(err, w.set)
+		}
+		if err != nil {
 			return err
 		}
 		w.aimed = false

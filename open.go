@@ -55,10 +55,7 @@ func openOwned(dir string, opts Options, owner *partition) (*Log, error) {
 		l.live = &owner.dir.config(owner.topic).live
 	}
 	if opts.ReadOnly {
-		if err := l.openReadOnly(); err != nil {
-			return nil, errors.Join(err, l.retireAll())
-		}
-		return l, nil
+		return l.openAgain(false)
 	}
 	if err := l.claimDirectory(); err != nil {
 		l.unlock()
@@ -103,6 +100,11 @@ func (l *Log) claimDirectory() error {
 	}
 	if err := l.checkDirectory(); err != nil {
 		return err
+	}
+	if !l.known { // nor may a lock file be left in what is refused
+		if err := errors.Join(l.readState(), l.foresee(false)); err != nil {
+			return err
+		}
 	}
 	return l.lockOwn()
 }
@@ -197,9 +199,12 @@ func (l *Log) checkDirectory() error {
 	return nil
 }
 
-// lock takes the directory for this Log.
+// lock takes the directory for this Log, which is about to change it.
 func (l *Log) lock() error {
 	if err := l.lockParent(); err != nil {
+		return err
+	}
+	if err := l.unmark(); err != nil {
 		return err
 	}
 	return l.lockOwn()
@@ -208,9 +213,6 @@ func (l *Log) lock() error {
 // lockParent is for a directory that lies in a log directory, that of a Kafka broker or
 // of a Dir. It takes the lock of that, shared with other logs that were opened alone:
 // broker, Dir and Log keep each other out.
-//
-// The marker of a clean shutdown goes: a broker that found it after a crash of ours
-// would not look for what the crash has left.
 func (l *Log) lockParent() error {
 	parent := filepath.Dir(l.dir)
 	if l.owner != nil || !isLogDirectory(l.opts.FS, parent) {
@@ -221,6 +223,17 @@ func (l *Log) lockParent() error {
 		return err
 	}
 	l.locks = append(l.locks, shared)
+	return nil
+}
+
+// unmark comes before the first change to a directory that lies in a log directory. The
+// marker of a clean shutdown goes: a broker that found it after a crash of ours would
+// not look for what the crash has left.
+func (l *Log) unmark() error {
+	parent := filepath.Dir(l.dir)
+	if l.owner != nil || !isLogDirectory(l.opts.FS, parent) {
+		return nil
+	}
 	l.unmarked = l.brokerClosed()
 	return removeCleanMarker(l.opts.FS, parent)
 }
@@ -280,6 +293,14 @@ func (l *Log) openWritable() error {
 	if err := l.readState(); err != nil {
 		return err
 	}
+	if l.known {
+		if err := l.foresee(false); err != nil {
+			return err
+		}
+	}
+	if err := l.unmark(); err != nil {
+		return err
+	}
 	l.state.lenient = true
 	defer func() { l.state.lenient = false }()
 	// The mark goes off the disk before anything is touched: a crash from
@@ -330,10 +351,11 @@ func (l *Log) dropLeftovers(segments []*segment.Segment) ([]*segment.Segment, er
 		if size, err := last.Size(); err != nil || size > 0 {
 			return segments, err
 		}
+		before := segments[len(segments)-2]
 		o := l.segmentOptions()
-		o.ReadOnly, o.Open = true, nil
-		before := segment.Open(l.dir, segments[len(segments)-2].Base(), o)
-		_, err := before.BoundTail(false)
+		o.ReadOnly, o.Open, o.Suffix = true, nil, strings.TrimPrefix(before.Name(), layout.LogName(before.Base()))
+		before = segment.Open(l.dir, before.Base(), o)
+		_, err := before.BoundTail(0)
 		if err := errors.Join(err, before.Retire()); err != nil {
 			return nil, err
 		}
@@ -526,6 +548,9 @@ func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark)
 		if done, err := l.openAsBrokerLeft(segments); done || err != nil {
 			return err
 		}
+		if err := l.foresee(true); err != nil {
+			return err
+		}
 		segments[len(segments)-1] = segment.Open(l.dir, active.Base(), l.segmentOptions())
 		l.set.Store(newSegmentSet(segments))
 		return l.recover(segments)
@@ -549,6 +574,9 @@ func (l *Log) openTail(segments []*segment.Segment, clean *checkpoint.CleanMark)
 			return l.refuseEnd(active, clean)
 		case !errors.Is(err, ErrCorrupt) && !vfs.IsNoSpace(err): // an index, for which there is no room
 			return err
+		}
+		if err := l.foresee(true); err != nil {
+			return errors.Join(err, l.changeState(func(st *checkpoint.State) { st.Clean = clean }))
 		}
 	}
 	return l.recover(segments)
@@ -599,19 +627,13 @@ func (l *Log) closedCleanly(active *segment.Segment, clean *checkpoint.CleanMark
 // knows the recovery point everything is scanned, but only the last segment cut,
 // since sealed segments are synced behind each roll.
 func (l *Log) recover(segments []*segment.Segment) error {
-	first := 0
-	for i, s := range segments {
-		if s.Base() <= l.state.RecoveryPoint {
-			first = i
-		}
-	}
-	known := l.state.RecoveryPoint < unknownOffset
+	first, known := l.firstToRecover(segments)
 	if !known {
 		var err error
 		if segments, err = l.reindex(segments); err != nil {
 			return err
 		}
-		first = len(segments) - 1
+		first = len(segments) - 1 // of what they are now
 	}
 	if err := l.collectEpochs(segments[:first]); err != nil {
 		return err
@@ -669,6 +691,94 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		}
 	}
 	return nil
+}
+
+// firstToRecover is the index of the segment that holds the recovery point, and
+// whether anybody knows that.
+func (l *Log) firstToRecover(segments []*segment.Segment) (first int, known bool) {
+	if l.state.RecoveryPoint >= unknownOffset {
+		return len(segments) - 1, false
+	}
+	for i, s := range segments {
+		if s.Base() <= l.state.RecoveryPoint {
+			first = i
+		}
+	}
+	return first, true
+}
+
+// foresee refuses what recovery would refuse, before anything is changed. Unless it
+// is distrusted, what was closed properly is taken to be as it was.
+func (l *Log) foresee(distrusted bool) error {
+	view := newLog(l.dir, l.opts)
+	view.opts.ReadOnly = true
+	view.owner, view.ours, view.state.State = l.owner, l.ours, l.state.State
+	segments, err := view.surveyed()
+	if err != nil || len(segments) == 0 {
+		return err
+	}
+	active := segments[len(segments)-1]
+	trusted := l.closedCleanly(active, l.state.Clean) || l.owner != nil && l.owner.brokerClosed
+	if !trusted || distrusted {
+		err = view.examine(segments)
+	}
+	for _, s := range segments {
+		err = errors.Join(err, s.Retire())
+	}
+	return err
+}
+
+// examine is recover without its changes, as far as something may be refused: up to
+// what was on disk, or all of it with Options.RefuseCut.
+func (l *Log) examine(segments []*segment.Segment) error {
+	first, known := l.firstToRecover(segments)
+	o := segment.RecoverOptions{MayOverflow: !l.ours}
+	if known {
+		o.Durable = l.state.RecoveryPoint
+	}
+	until := max(o.Durable, l.state.DurableEnd)
+	enough := until
+	if l.opts.RefuseCut {
+		enough = 0 // reads everything
+	}
+	for i := first; i < len(segments); i++ {
+		s := segments[i]
+		if s.Base() >= until && !l.opts.RefuseCut {
+			return nil
+		}
+		r, err := s.Examine(o, enough)
+		if errors.Is(err, segment.ErrOffsetOverflow) {
+			return nil // it is split then, and looked at again
+		}
+		if err != nil {
+			return err
+		}
+		if r.Cut > 0 {
+			return l.refuseCut(r, segments[i+1:])
+		}
+		if err := l.reaches(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuseCut refuses to cut off good batches for what r says, if that is asked for.
+func (l *Log) refuseCut(r segment.Recovery, behind []*segment.Segment) error {
+	if !l.opts.RefuseCut {
+		return nil
+	}
+	for _, s := range behind {
+		size, err := s.Size()
+		if err != nil {
+			return err
+		}
+		r.Stranded = r.Stranded || size > 0
+	}
+	if !r.Stranded {
+		return nil
+	}
+	return fmt.Errorf("good batches behind damage would be cut off: %w", r.Reason)
 }
 
 // sealRecovered makes a segment that is not the last one a sealed one, durably. If the
@@ -871,12 +981,25 @@ func (l *Log) openReadOnly() error {
 	if err := l.readState(); err != nil {
 		return err
 	}
-	dir, err := l.survey()
+	segments, err := l.surveyed()
 	if err != nil {
+		return gone(err)
+	}
+	if len(segments) == 0 {
+		return ErrNotALog
+	}
+	l.set.Store(newSegmentSet(segments))
+	if err := l.readEpochs(); err != nil {
 		return err
 	}
-	if len(dir.bases) == 0 {
-		return ErrNotALog
+	return gone(l.bound())
+}
+
+// surveyed is the segments there are, of a read-only log.
+func (l *Log) surveyed() ([]*segment.Segment, error) {
+	dir, err := l.survey()
+	if err != nil {
+		return nil, err
 	}
 	segments := make([]*segment.Segment, len(dir.bases))
 	for i, base := range dir.bases {
@@ -884,14 +1007,7 @@ func (l *Log) openReadOnly() error {
 		o.Suffix = dir.suffix[base]
 		segments[i] = segment.Open(l.dir, base, o)
 	}
-	if segments, err = l.dropLeftovers(segments); err != nil {
-		return err
-	}
-	l.set.Store(newSegmentSet(segments))
-	if err := l.readEpochs(); err != nil {
-		return err
-	}
-	return l.bound()
+	return l.dropLeftovers(segments)
 }
 
 // bound finds the end of a read-only log.
@@ -901,12 +1017,15 @@ func (l *Log) bound() error {
 	if !l.shut {
 		l.distrustAborted(set)
 	}
-	r, err := set.active.BoundTail(l.shut)
+	r, err := set.active.BoundTail(l.onDisk(set.active))
 	if err != nil {
 		return err
 	}
-	l.recovery.Clean = r.Cut == 0
-	l.recovery.Cut = nil
+	l.recovery.Clean = r.Cut == 0 && r.Damage == nil
+	l.recovery.Cut, l.recovery.Damaged = nil, nil
+	if r.Damage != nil {
+		l.recovery.Damaged = []error{r.Damage}
+	}
 	if r.Cut > 0 {
 		l.recovery.Cut = []Cut{{File: set.active.Name(), Position: r.Bytes, Bytes: r.Cut, Reason: r.Reason}}
 	}
@@ -918,6 +1037,17 @@ func (l *Log) bound() error {
 	l.end.Store(end)
 	l.durable.Store(end)
 	return l.settleEpochs(start, end)
+}
+
+// onDisk is an offset below which everything was on disk.
+func (l *Log) onDisk(active *segment.Segment) int64 {
+	switch {
+	case l.closedCleanly(active, l.state.Clean):
+		return l.state.Clean.EndOffset
+	case l.state.RecoveryPoint < unknownOffset:
+		return l.state.RecoveryPoint
+	}
+	return 0
 }
 
 // distrustAborted is for a read-only log that is still being written to, or was not
@@ -964,6 +1094,13 @@ func (l *Log) openAnew() (*Log, error) {
 	l.append.Lock()
 	producers := l.append.producers != nil
 	l.append.Unlock()
+	return l.openAgain(producers)
+}
+
+// openAgain opens a read-only log of the same directory, and knows its producers if
+// asked to. A writer in another process may remove and truncate files meanwhile: then
+// it looks anew.
+func (l *Log) openAgain(producers bool) (*Log, error) {
 	for again := maxRefreshes; ; again-- {
 		fresh := newLog(l.dir, l.opts)
 		fresh.opened, fresh.places = l.opened, l.places

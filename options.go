@@ -133,6 +133,11 @@ type Options struct {
 	// StartOffset is the offset of the first record of a log that has none
 	// yet. It has no effect on an existing log.
 	StartOffset int64
+	// RefuseCut has Open refuse, with a *CorruptionError, a log that a crash has left
+	// with good batches behind damage, and change nothing. Without it the log ends at
+	// the damage, if nobody was promised what lies behind, and Recovery.SetAside says
+	// where that is kept. Open then reads twice what was not known to be on disk.
+	RefuseCut bool
 	// ReadOnly opens an existing directory without taking its lock or
 	// changing a byte, beside a live writer if need be. The end is found once,
 	// at Open, and again at each Refresh.

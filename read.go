@@ -150,9 +150,22 @@ func (l *Log) GetBuffer(offset int64, buf []byte) (Record, []byte, error) {
 	defer readers.Put(r)
 	rec, buf, err := l.get(r, offset, buf)
 	if err != nil {
+		rec, buf, err = l.getAgain(r, offset, buf, err)
+	}
+	if err != nil {
 		return Record{}, buf, fmt.Errorf("get offset %d: %w", offset, l.tellDamaged(err))
 	}
 	return rec, buf, nil
+}
+
+// getAgain is get after an error that may be about a log that has changed meanwhile.
+func (l *Log) getAgain(r *reader, offset int64, buf []byte, err error) (rec Record, _ []byte, _ error) {
+	for d, more := (doubt{}), true; more && err != nil; {
+		if more, err = l.again(&d, err); more {
+			rec, buf, err = l.get(r, offset, buf)
+		}
+	}
+	return rec, buf, err
 }
 
 func (l *Log) get(r *reader, offset int64, buf []byte) (Record, []byte, error) {
@@ -365,13 +378,17 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 			return ReadResult{}, err
 		}
 	}
-	for {
+	for d := (doubt{}); ; {
 		r.set = nil
 		res, err := l.readOnce(r, offset, maxBytes, opts)
 		if err == nil {
 			return res, nil
 		}
-		if err := l.lookAgain(err, r.set); err != nil {
+		more, err := l.again(&d, err)
+		if !more {
+			err = l.lookAgain(err, r.set)
+		}
+		if err != nil {
 			return res, err
 		}
 		if err := l.check(offset); err != nil {
@@ -428,7 +445,7 @@ func (l *Log) readOnce(r *reader, offset int64, maxBytes int, opts *ReadOptions)
 	}
 	res.Batches = sized(opts.Buffer, length)
 	_, err = vfs.ReadFull(s.View().Log, res.Batches, from)
-	return res, err
+	return res, s.CutShort(err)
 }
 
 // extent counts the bytes of the batches that fit, from the present one on,

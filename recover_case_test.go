@@ -455,7 +455,10 @@ func TestTheMarkOfACleanCloseIsGoneOnceALogIsOpen(t *testing.T) {
 	var damage *seglog.CorruptionError
 	require.ErrorAs(t, err, &damage)
 	require.Equal(t, int64(4), damage.FirstOffset)
-	require.Equal(t, int64(4), openLog(t, dir, seglog.Options{ReadOnly: true}).Offsets().End)
+	ro := openLog(t, dir, seglog.Options{ReadOnly: true})
+	require.Equal(t, int64(5), ro.Offsets().End)
+	_, err = ro.Get(4)
+	require.ErrorAs(t, err, &damage)
 }
 
 // K045, with the checkpoint of a broker.
@@ -811,7 +814,7 @@ func TestALogWhoseEndIsMissingIsRefused(t *testing.T) {
 
 			report, err := seglog.Verify(t.Context(), dir, seglog.VerifyOptions{})
 			require.NoError(t, err)
-			require.Equal(t, 1, report.Damage, "%v", report.Problems)
+			require.Positive(t, report.Damage, "%v", report.Problems) // indexes may know of what is missing
 			require.True(t, slices.ContainsFunc(report.Problems, func(p seglog.Problem) bool {
 				return p.Kind == "missing_end" && p.Offset == end && p.Severity == seglog.Damage
 			}), "%v", report.Problems)

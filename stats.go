@@ -135,7 +135,8 @@ type Recovery struct {
 	// Split lists the base offsets of segments that were split, because an
 	// old broker had put more into them than their indexes can address.
 	Split []int64
-	// Damaged lists what was found wrong in sealed segments and left as it is.
+	// Damaged lists what was found wrong and left as it is: in sealed segments, and in
+	// the last one of a read-only log, where sound batches follow it.
 	Damaged []error
 	// SetAside lists files that hold what was cut and may be worth a look: good
 	// batches behind the damage, in a file named after the log, the position and

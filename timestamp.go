@@ -49,7 +49,12 @@ func (l *Log) OffsetForTime(timestamp int64) (at TimestampOffset, found bool, er
 		return at, false, fmt.Errorf("offset for time: %w", &OptionError{
 			Field: "timestamp", Value: fmt.Sprint(timestamp), Want: "0 or above, or -1, -2 or -3"})
 	}
-	at, found, err = l.publishedAt(r, timestamp)
+	for d, more := (doubt{}), true; more; {
+		if at, found, err = l.publishedAt(r, timestamp); err == nil {
+			break
+		}
+		more, err = l.again(&d, err)
+	}
 	if err != nil {
 		return TimestampOffset{}, false, fmt.Errorf("offset for time %d: %w", timestamp, l.tellDamaged(err))
 	}

@@ -98,6 +98,7 @@ func (s Severity) String() string {
 //	checkpoint_bad       a checkpoint or state file is damaged
 //	orphan               a file of a segment that has no log (Warning)
 //	leftover             a file that waits to be removed or replaced (Note)
+//	set_aside            a .cut file, which keeps what was taken out of the log (Note)
 //	foreign_name         not a file of a log: left alone (Note)
 type Problem struct {
 	Severity Severity

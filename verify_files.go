@@ -113,6 +113,8 @@ func (v *verification) others(entries []fs.DirEntry, verdict verdict, found dire
 		var err error
 		switch {
 		case !ours && strings.HasPrefix(e.Name(), "."), e.IsDir() && e.Name() == "lost+found":
+		case !ours && layout.IsCut(e.Name()) && e.Type().IsRegular():
+			err = v.about(Note, "set_aside", e.Name(), "what a recovery or a repair took out of the log and kept: left alone")
 		case !ours:
 			err = v.about(Note, "foreign_name", e.Name(), "not the name of a file of a log: left alone")
 		case !e.Type().IsRegular():
@@ -193,10 +195,13 @@ func (v *verification) checkpointBad(f layout.File, e *checkpoint.CorruptError) 
 func (v *verification) state(f layout.File, path string) error {
 	state, err := checkpoint.ReadState(v.opts.FS, path)
 	tail := v.tail
-	if err != nil || tail == nil || v.ended || v.damaged[tail.base] || tail.err != nil {
+	if err != nil || tail == nil || v.ended || tail.unreadable > 0 || tail.err != nil {
 		return v.parsed(f, err)
 	}
 	v.ended = true
+	if v.damaged[tail.base] { // but its log is sound
+		return v.missing(state)
+	}
 	if mark := state.Clean; mark != nil && mark.Segment == tail.base && mark.Size == tail.bytes && mark.EndOffset != tail.next {
 		// The base offset of the last batch is contradicted by nothing else.
 		return v.found(tail.base, Problem{

@@ -74,6 +74,7 @@ func (s *Segment) openFilesLocked(toWrite bool) error {
 	s.open.log = f
 	if s.size.Load() < 0 {
 		s.size.Store(fi.Size())
+		s.open.seen = look{fi.Size(), fi.ModTime()}
 	}
 	if err := errors.Join(s.openIndexesLocked(toWrite), s.openTxnIndex(false)); err != nil {
 		s.closeFilesLocked()
@@ -197,6 +198,26 @@ func (s *Segment) CloseIdle() error {
 		return nil
 	}
 	return s.closeFilesLocked()
+}
+
+// Changed reports whether the log file of a read-only segment is not what it was when
+// its end was found: another process has written to it, cut it, or put another file in
+// its place. One that nobody has opened yet has not changed.
+func (s *Segment) Changed() (bool, error) {
+	s.open.RLock()
+	seen := s.open.seen
+	s.open.RUnlock()
+	if seen == (look{}) {
+		return false, nil
+	}
+	fi, err := s.opts.FS.Stat(s.LogPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return fi.Size() != seen.size || !fi.ModTime().Equal(seen.mod), nil
 }
 
 // Unindex closes the files and removes both indexes, which are not complete or not

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -24,9 +25,14 @@ type Recovery struct {
 	// Reason why the scan stopped there; nil when nothing was cut.
 	Cut    int64
 	Reason error
+	// Stranded is true if there are good batches among what was cut.
+	Stranded bool
 	// SetAside is the name of the file that the removed bytes were copied to,
 	// because there were good batches among them; else empty.
 	SetAside string
+	// Damage is the first damage that was found and left, because it belongs to the
+	// log; nil if there is none.
+	Damage error
 	// IndexEntries and TimeIndexEntries count what the indexes now hold.
 	IndexEntries, TimeIndexEntries int
 	// NoRoom is true if the disk had no room for all of them. Look-ups then scan from
@@ -96,7 +102,7 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 		}
 		return p.out, nil
 	}
-	if p.stranded {
+	if p.out.Stranded {
 		if err := s.setAside(&p.out, end); err != nil {
 			return p.out, err
 		}
@@ -200,6 +206,32 @@ func (s *Segment) eachChunk(pos, end int64, do func(b []byte, pos int64) error) 
 		}
 	}
 	return nil
+}
+
+// Examine tells what Recover would find and cut, or refuse, and changes nothing. It
+// reads up to the first batch that reaches the offset until, or everything if that is
+// 0. The segment must not be open, and is not afterwards; NextOffset then tells how
+// far the good batches go that were read.
+func (s *Segment) Examine(o RecoverOptions, until int64) (Recovery, error) {
+	s.open.Lock()
+	defer s.open.Unlock()
+	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDONLY, 0)
+	if err != nil {
+		return Recovery{}, fmt.Errorf("recover segment %d: %w", s.base, err)
+	}
+	s.open.log = f
+	p := replay{s: s, recovery: &o, visit: o.Visit, until: until}
+	if o.MayOverflow {
+		p.overflowBelow = s.base + maxOverflow
+	}
+	fi, err := f.Stat()
+	if err == nil {
+		err = p.run(fi.Size())
+	}
+	if err := errors.Join(err, s.closeFilesLocked()); err != nil {
+		return p.out, fmt.Errorf("recover segment %d: %w", s.base, err)
+	}
+	return p.out, nil
 }
 
 // ReindexOptions are choices for Reindex.
@@ -374,8 +406,9 @@ type replay struct {
 
 	overflowBelow int64 // see ReindexOptions
 
+	until int64 // enough was read when the next offset is this one or above; 0: never
+
 	out         Recovery
-	stranded    bool  // good batches lie behind the damage
 	unsure      int64 // position of the first batch that is not known to be on disk
 	newest      TimestampOffset
 	lastIndexed int64
@@ -398,6 +431,9 @@ func (p *replay) run(end int64) error {
 			if err := p.take(part); err != nil {
 				return err
 			}
+			if p.until > 0 && s.nextOffset >= p.until {
+				break
+			}
 			continue
 		}
 		if p.out.Reason == nil {
@@ -411,7 +447,7 @@ func (p *replay) run(end int64) error {
 			break
 		}
 	}
-	if err := p.s.cutShort(p.walk.Err()); err != nil {
+	if err := p.s.CutShort(p.walk.Err()); err != nil {
 		return err
 	}
 	p.out.Cut = end - p.out.Bytes
@@ -451,7 +487,7 @@ func (p *replay) fault(part Part) (bad, err error) {
 		return s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset,
 			fmt.Errorf("last offset %d, want %d or more", h.LastOffset, s.nextOffset)), nil
 	case s.Fits(h.LastOffset):
-		return p.moved(part)
+		return s.moved(&p.walk, part, s.nextOffset)
 	}
 	// Base offsets are not under the checksum. One that does not fit is
 	// damage if the batches behind it go on below; else an old broker let the
@@ -466,15 +502,16 @@ func (p *replay) fault(part Part) (bad, err error) {
 	return nil, bad
 }
 
-// moved doubts a batch that leaves a gap before it, for its base offset is not under
-// the checksum: if the next one goes on below, it was moved up. Gaps are rare.
-func (p *replay) moved(part Part) (bad, err error) {
-	s, h := p.s, part.Summary
-	if h.BaseOffset <= s.nextOffset {
+// moved doubts a batch that leaves a gap before it, where want was due: the base
+// offset is not under the checksum, and if the next one goes on below, it was moved up.
+// Gaps are rare.
+func (s *Segment) moved(w *Walker, part Part, want int64) (bad, err error) {
+	h := part.Summary
+	if h.BaseOffset <= want {
 		return nil, nil
 	}
-	next, ok, err := p.walk.batchAt(part.Position + part.Size)
-	if err != nil || !ok || next.BaseOffset < s.nextOffset || next.BaseOffset > h.LastOffset {
+	next, ok, err := w.batchAt(part.Position + part.Size)
+	if err != nil || !ok || next.BaseOffset < want || next.BaseOffset > h.LastOffset {
 		return nil, err
 	}
 	return s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset,
@@ -484,11 +521,11 @@ func (p *replay) moved(part Part) (bad, err error) {
 // stop looks whether good batches are among what is to be cut, and refuses to
 // cut bytes that were durable.
 func (p *replay) stop(kind PartKind, bad error) error {
-	p.stranded = kind == Whole // with an offset that cannot be
-	for !p.stranded && p.walk.Next() {
-		p.stranded = p.walk.Part().Kind == Whole
+	p.out.Stranded = kind == Whole // with an offset that cannot be
+	for !p.out.Stranded && p.walk.Next() {
+		p.out.Stranded = p.walk.Part().Kind == Whole
 	}
-	missing := (kind == Torn || kind == Zeros) && !p.stranded
+	missing := (kind == Torn || kind == Zeros) && !p.out.Stranded
 	if p.s.nextOffset < p.recovery.Durable && !missing {
 		return bad
 	}
@@ -553,9 +590,10 @@ func (p *replay) room(err error) error {
 	return nil
 }
 
-// cutShort says which file it is that someone has cut while it was being read.
-func (s *Segment) cutShort(err error) error {
-	if !errors.Is(err, io.ErrUnexpectedEOF) {
+// CutShort makes a *CorruptionError of the error of a read that came upon the end of
+// the file too early: someone has cut it. The segment must be acquired.
+func (s *Segment) CutShort(err error) error {
+	if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return err
 	}
 	fi, serr := s.open.log.Stat()
@@ -629,61 +667,129 @@ func (s *Segment) positionLocked(offset int64) (int64, error) {
 // one, and behind an unclean stop there may be anything. Called again it takes
 // in what was appended since. It reports what lies behind the end.
 //
-// clean says that the log was closed properly: then sound batches behind damage
-// belong to it. Otherwise it ends at the damage, where recovery will cut it.
-func (s *Segment) BoundTail(clean bool) (Recovery, error) {
+// Damage that sound batches follow belongs to the log, which goes on to the last of
+// them: nobody may say that it ends before. So does damage at the end of what lies
+// below durable, the offset up to which everything was on disk.
+func (s *Segment) BoundTail(durable int64) (Recovery, error) {
 	s.open.Lock()
 	defer s.open.Unlock()
-	var r Recovery
 	first := !s.open.isOpen
 	if first {
 		if err := s.openFilesLocked(false); err != nil {
-			return r, err
+			return Recovery{}, err
 		}
 	}
 	fi, err := s.open.log.Stat()
 	if err != nil {
-		return r, err
+		return Recovery{}, err
 	}
-	fileEnd := fi.Size()
+	s.open.seen = look{fi.Size(), fi.ModTime()}
 	from := s.size.Load()
 	if first {
-		s.size.Store(fileEnd) // for the bounds check of the index
+		s.size.Store(fi.Size()) // for the bounds check of the index
 		s.nextOffset = s.base
 		from = s.trustedPosition()
 	}
-	newest := s.Newest()
+	t := tail{s: s, durable: durable, nextOffset: s.nextOffset, newest: s.Newest()}
+	found := t
+	if err := found.walk(from, fi.Size()); err != nil {
+		return found.out, err
+	}
+	if found.out.Damage != nil {
+		// It may be the seam between what a truncation has taken away meanwhile and
+		// what was appended then.
+		found = t
+		if err := found.walk(from, fi.Size()); err != nil {
+			return found.out, err
+		}
+	}
+	found.out.Cut = fi.Size() - found.out.Bytes
+	s.nextOffset = found.nextOffset
+	s.size.Store(found.out.Bytes)
+	if first {
+		if err := s.newestBelow(from, &found.newest); err != nil {
+			return found.out, err
+		}
+	}
+	s.setNewest(found.newest)
+	return found.out, nil
+}
+
+// tail finds the end of a log that may be being written to.
+type tail struct {
+	s          *Segment
+	durable    int64
+	nextOffset int64
+	newest     TimestampOffset
+	out        Recovery
+
+	bad Part  // where the sound batches stopped, if out.Reason is not nil
+	end int64 // of the damage from there on
+}
+
+func (t *tail) walk(pos, end int64) error {
 	var w Walker
-	w.Reset(s.open.log, s.base, from, fileEnd)
-	r.Bytes = from
+	w.Reset(t.s.open.log, t.s.base, pos, end)
+	t.out.Bytes = pos
 	for w.Next() {
-		p := w.Part()
-		if p.Kind != Whole || p.Summary.LastOffset < s.nextOffset {
-			if r.Reason == nil {
-				r.Reason = s.corrupt(p.Position, p.Size, -1, -1, p.Err)
-			}
-			if !clean {
-				break
-			}
+		part := w.Part()
+		if bad, err := t.fault(&w, part); err != nil {
+			return err
+		} else if bad != nil {
+			t.stop(part, bad)
 			continue
 		}
-		newest.raise(p.Summary.MaxTimestamp, p.Summary.LastOffset)
-		s.nextOffset = p.Summary.LastOffset + 1
-		r.Batches++
-		r.Bytes, r.Reason = p.Position+p.Size, nil
-	}
-	if err := w.Err(); err != nil {
-		return r, err
-	}
-	r.Cut = fileEnd - r.Bytes
-	s.size.Store(r.Bytes)
-	if first {
-		if err := s.newestBelow(from, &newest); err != nil {
-			return r, err
+		if t.out.Reason != nil && !t.resume(part) {
+			break
 		}
+		t.newest.raise(part.Summary.MaxTimestamp, part.Summary.LastOffset)
+		t.nextOffset = part.Summary.LastOffset + 1
+		t.out.Batches++
+		t.out.Bytes = part.Position + part.Size
 	}
-	s.setNewest(newest)
-	return r, nil
+	if t.out.Reason != nil && t.nextOffset < t.durable && t.end > 0 {
+		t.out.Damage = cmp.Or(t.out.Damage, t.out.Reason)
+		t.out.Reason, t.out.Bytes, t.nextOffset = nil, t.end, t.durable
+	}
+	return t.s.CutShort(w.Err())
+}
+
+// fault tells what is wrong with a part; nil for a sound batch.
+func (t *tail) fault(w *Walker, part Part) (bad, err error) {
+	s, h := t.s, part.Summary
+	switch {
+	case part.Kind == Damaged:
+		return s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset, part.Err), nil
+	case part.Kind != Whole:
+		return s.corrupt(part.Position, part.Size, -1, -1, part.Err), nil
+	case h.LastOffset < t.nextOffset:
+		return s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset,
+			fmt.Errorf("last offset %d, want %d or more", h.LastOffset, t.nextOffset)), nil
+	}
+	return s.moved(w, part, t.nextOffset)
+}
+
+// stop notes bytes that are no sound batch.
+func (t *tail) stop(part Part, bad error) {
+	if t.out.Reason == nil {
+		t.out.Reason, t.bad, t.end = bad, part, 0
+	}
+	if part.Kind != Torn && part.Kind != Zeros && !errors.Is(part.Err, record.ErrShort) {
+		t.end = part.Position + part.Size
+	}
+}
+
+// resume goes on at a sound batch behind what was bad, and reports false if that is a
+// batch that is being written: in what is there of its records may lie batches, too,
+// but they are not the log's.
+func (t *tail) resume(next Part) bool {
+	begun := t.bad.Kind == Unreadable && errors.Is(t.bad.Err, record.ErrShort)
+	if begun && t.nextOffset >= t.durable && next.Summary.BaseOffset != t.bad.Summary.LastOffset+1 {
+		return false
+	}
+	t.out.Damage = cmp.Or(t.out.Damage, t.out.Reason)
+	t.out.Reason = nil
+	return true
 }
 
 // newestBelow raises newest by the batches before position from: the last entry of

@@ -147,8 +147,12 @@ func (c *Scanner) Batch() (record.Batch, error) {
 	if err != nil {
 		return record.Batch{}, err
 	}
-	// With the frame behind it, which the next call would have to read.
+	// With the frame behind it, which the next call would have to read. Someone may have
+	// cut the file there: that is nothing to this batch.
 	b, err := c.window(min(c.size+record.MinFrame, c.end-c.pos))
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		b, err = c.window(c.size)
+	}
 	if err != nil {
 		return record.Batch{}, err
 	}

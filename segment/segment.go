@@ -98,6 +98,7 @@ type Segment struct {
 		files
 		isOpen  bool
 		retired bool
+		seen    look // the log when its end was found
 		parked  bool // writable, but at most open for reading; changed by the writer only
 		none    bool // while parked: no transaction was aborted, and there is no list
 
@@ -132,6 +133,12 @@ type Segment struct {
 	nextOffset int64     // last offset + 1, when writable
 	anchor     int64     // max timestamp of the first batch, -1 unknown: the start of segment.ms
 	created    time.Time // when this process created or opened it
+}
+
+// look is what a file was like when it was looked at.
+type look struct {
+	size int64
+	mod  time.Time
 }
 
 type files struct {

@@ -35,7 +35,8 @@ const (
 type Part struct {
 	Kind           PartKind
 	Position, Size int64
-	// Summary is what the header says, for Whole and Damaged.
+	// Summary is what the header says, for Whole and Damaged, and for a batch that claims
+	// more bytes than there are, whose Err matches record.ErrShort.
 	Summary record.Summary
 	// Err says what is wrong; nil for Whole.
 	Err error
@@ -200,7 +201,10 @@ func (w *Walker) tooLong(s record.Summary, left int64) (Part, error) {
 	if whole {
 		return w.unreadable(fmt.Errorf("batch claims %d bytes, and its checksum is that of the %d that remain", claim, left), false)
 	}
-	return w.unreadable(fmt.Errorf("batch claims %d bytes, %d remain: %w", claim, left, record.ErrShort), true)
+	p, err := w.unreadable(fmt.Errorf("batch claims %d bytes, %d remain: %w", claim, left, record.ErrShort), true)
+	s.Size = claim
+	p.Summary = s
+	return p, err
 }
 
 // damaged tells whether a batch with a wrong checksum ends where it says: the

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"path"
 	"strconv"
 	"strings"
 )
@@ -64,6 +65,19 @@ func AsideName(file string, n int) string {
 		file += "." + strconv.Itoa(n)
 	}
 	return file + CutSuffix
+}
+
+// IsCut reports whether a name is one that CutName or AsideName gives to what was
+// taken out of a segment.
+func IsCut(name string) bool {
+	whole, found := strings.CutSuffix(name, CutSuffix)
+	for range 3 { // as it is, without a number or a hash, and without the position before it
+		if f, ok := ParseFile(whole); found && ok && f.Kind.Segment() {
+			return true
+		}
+		whole = strings.TrimSuffix(whole, path.Ext(whole))
+	}
+	return false
 }
 
 const (

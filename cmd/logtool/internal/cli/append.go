@@ -36,14 +36,18 @@ func newAppendCommand(app *App) *cobra.Command {
 With --input lines each line is a value, or with --key-delim a key and a value; a
 line without the delimiter has no key. The time is now. With --input json each line
 is an object as cat -o json prints it, and keys, values, headers and times are
-stored as they were.`,
+stored as they were.
+
+What a crash has left incomplete at the end of the log is cut off first, and told of
+on stderr. Good batches that lie behind damage are not: see repair, or --set-aside.`,
 		Example: `  printf 'k1\tv1\nk2\tv2\n' | logtool append orders-0 --key-delim '\t'` + "\n" +
 			"  logtool cat orders-0 -o json | logtool append copy-0 --input json --codec zstd --create",
 		GroupID:           groupChange,
 		Args:              oneArg("DIR"),
 		ValidArgsFunction: completeDirs,
-		Annotations:       exitStatus("0 done, 1 could not write, 2 usage or bad input, 5 locked by another process."),
-		RunE:              func(cmd *cobra.Command, args []string) error { return opts.run(cmd, args[0]) },
+		Annotations: exitStatus("0 done, 1 could not write, 2 usage or bad input, 3 the log has damage that must be seen to\n" +
+			"first, 5 locked by another process."),
+		RunE: func(cmd *cobra.Command, args []string) error { return opts.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
 	addEnumFlag(cmd, flags, opts.input, "input", "", "what stdin holds")
@@ -51,6 +55,7 @@ stored as they were.`,
 	flags.IntVar(&opts.batch, "batch", 100, "at most `N` records in a batch")
 	addEnumFlag(cmd, flags, opts.codec, "codec", "", "how batches are compressed")
 	flags.BoolVar(&opts.create, "create", false, "begin a new log if there is none")
+	flags.BoolVar(&opts.setAside, "set-aside", false, "end the log at damage that a crash has left; .cut files keep what is good behind it")
 	flags.BoolVar(&opts.sync, "sync", false, "wait for the disk after each batch, not only at the end")
 	return cmd
 }
@@ -61,6 +66,7 @@ type appendOptions struct {
 	keyDelim     string
 	batch        int
 	create, sync bool
+	setAside     bool
 }
 
 func (o *appendOptions) run(cmd *cobra.Command, dir string) error {
@@ -113,12 +119,13 @@ func (o *appendOptions) open(dir string) (*seglog.Log, error) {
 			}
 		}
 	}
-	o.app.Verbosef("opening %s for writing", dir)
 	policy := seglog.SyncNever // Close syncs
 	if o.sync {
 		policy = seglog.SyncAlways
 	}
-	return seglog.Open(dir, seglog.Options{Sync: policy, MaxMessageBytes: 1 << 30, TimestampAfterMax: -1})
+	return o.app.OpenToWrite(dir, seglog.Options{
+		Sync: policy, MaxMessageBytes: 1 << 30, TimestampAfterMax: -1, RefuseCut: !o.setAside,
+	})
 }
 
 // tell says what was appended, also when the rest was not.

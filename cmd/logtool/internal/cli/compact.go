@@ -215,15 +215,15 @@ func (o *compactOptions) open(dir string) (*seglog.Log, error) {
 	if err := log.Close(); err != nil {
 		return nil, err
 	}
-	if !o.dryRun {
-		o.app.Verbosef("opening %s for writing", dir)
+	if o.dryRun {
+		return seglog.Open(dir, o.options())
 	}
-	return seglog.Open(dir, o.options())
+	return o.app.OpenToWrite(dir, o.options())
 }
 
 func (o *compactOptions) options() seglog.Options {
 	return seglog.Options{
-		ReadOnly: o.dryRun, CleanupPolicy: seglog.CleanupCompact,
+		ReadOnly: o.dryRun, RefuseCut: true, CleanupPolicy: seglog.CleanupCompact,
 		MinCompactionLag: o.minLag, DeleteRetention: o.deleteRetention, SegmentBytes: o.segmentBytes,
 	}
 }

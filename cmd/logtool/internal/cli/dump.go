@@ -217,7 +217,12 @@ func (d *dumper) all(path string, isDir bool, files []string) error {
 		if next := i + 1; next < len(files) && baseOf(files[next]) <= d.from || baseOf(file) >= d.to {
 			continue
 		}
-		if err := d.log(file, baseOf(file), i == len(files)-1); err != nil || d.left == 0 {
+		err := d.log(file, baseOf(file), i == len(files)-1)
+		if errors.Is(err, fs.ErrNotExist) {
+			d.app.Verbosef("%s was removed meanwhile", file)
+			continue
+		}
+		if err != nil || d.left == 0 {
 			return err
 		}
 	}

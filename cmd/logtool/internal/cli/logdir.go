@@ -167,6 +167,9 @@ func (d *logDir) figures(p layout.Dir) (partitionFigures, error) {
 	if d, derr := log.Dirtiness(); derr == nil && d.FirstDirty > f.Start {
 		f.Dirtiness, f.compacted = d, true
 	}
+	if damaged := f.Recovery.Damaged; err == nil && len(damaged) > 0 {
+		err = damaged[0]
+	}
 	return f, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"sort"
 	"strings"
@@ -56,6 +57,26 @@ func (o *lookupOptions) run(ctx context.Context, dir string) error {
 			return UsageErrorf("--time %s: %v", o.time, err)
 		}
 	}
+	for again := maxLooks; ; again-- {
+		err := o.look(ctx, dir, byTime, timestamp)
+		if !changedMeanwhile(err) || again == 0 {
+			return err
+		}
+		o.app.Verbosef("looking again: %v", err)
+	}
+}
+
+// maxLooks is how often a log is looked at again, of which a writer removes or cuts
+// files meanwhile.
+const maxLooks = 10
+
+// changedMeanwhile reports whether err is of a file that is not there any more, or not
+// as long as it was.
+func changedMeanwhile(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+func (o *lookupOptions) look(ctx context.Context, dir string, byTime bool, timestamp int64) error {
 	log, err := o.app.OpenLog(dir)
 	if err != nil {
 		return err
@@ -101,6 +122,9 @@ func (l *lookup) step(name string, fields func(o *Object), format string, args .
 
 // show prints the steps, and then ends with err.
 func (l *lookup) show(err error) error {
+	if changedMeanwhile(err) {
+		return err // nothing was shown yet
+	}
 	out := l.app.Out
 	if !out.JSON() {
 		for _, s := range l.steps {

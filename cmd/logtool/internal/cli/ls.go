@@ -38,8 +38,8 @@ CLEANED TO and DIRTY say up to which offset, and how much there is to compact.`,
 		GroupID:           groupInspect,
 		Args:              oneArg("DIR"),
 		ValidArgsFunction: completeDirs,
-		Annotations: exitStatus("0 done, 1 could not read, 2 usage, 3 a log cannot be read for damage,\n" +
-			"4 there is no such offset."),
+		Annotations: exitStatus("0 done, 1 could not read, 2 usage, 3 a log has damage at its end, or cannot be read\n" +
+			"for it, 4 there is no such offset."),
 		RunE: func(cmd *cobra.Command, args []string) error { return opts.run(app, args[0]) },
 	}
 	opts.span.AddFlags(cmd, app.Now)
@@ -73,10 +73,24 @@ func (o *lsOptions) run(app *App, dir string) error {
 	if d, err := log.Dirtiness(); err == nil && d.FirstDirty > log.Offsets().Start {
 		l.firstDirty, l.compacted = d.FirstDirty, true
 	}
-	if err := l.segments(segments, from, to); err != nil || !o.all {
+	if err := l.segments(segments, from, to); err != nil {
 		return err
 	}
-	return l.files(segments)
+	if o.all {
+		if err := l.files(segments); err != nil {
+			return err
+		}
+	}
+	return damageMet(log, dir)
+}
+
+// damageMet tells of damage that was met when the log was opened.
+func damageMet(log *seglog.Log, dir string) error {
+	stats, err := log.Stats()
+	if err != nil || len(stats.Recovery.Damaged) == 0 {
+		return err
+	}
+	return Hint(Damagef("%v", stats.Recovery.Damaged[0]), "logtool verify "+dir)
 }
 
 // listing is one run of ls.
@@ -223,6 +237,8 @@ func describe(e fs.DirEntry, live map[int64]bool) (what, class string) {
 	switch {
 	case !e.Type().IsRegular():
 		return "not a file of a log: left alone", "foreign"
+	case !ok && layout.IsCut(e.Name()):
+		return "what a recovery or a repair has taken out: left alone", "cut"
 	case !ok:
 		return "not a name of a log's file: left alone", "foreign"
 	case f.State != layout.Live:

@@ -248,7 +248,7 @@ func (o *transactionsOptions) end(dir string) error {
 	if !o.yes {
 		return UsageErrorf("--abort hides the records of a transaction for ever from readers of committed records: say --yes")
 	}
-	log, err := seglog.Open(dir, seglog.Options{})
+	log, err := o.app.OpenToWrite(dir, seglog.Options{RefuseCut: true})
 	if err != nil {
 		return err
 	}

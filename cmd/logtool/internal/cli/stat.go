@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,7 @@ func (o *statOptions) run(ctx context.Context, app *App, dir string) error {
 	if err := s.count(ctx, segments); err != nil {
 		return err
 	}
+	s.damage = max(s.damage, int64(len(s.stats.Recovery.Damaged))) // headers may not tell
 	s.surroundings(segments[len(segments)-1])
 	if d, err := log.Dirtiness(); err == nil && d.FirstDirty > s.stats.Start {
 		s.dirtiness, s.cleaned = d, true
@@ -115,8 +117,8 @@ func (s *figures) count(ctx context.Context, segments []seglog.SegmentInfo) erro
 	for _, info := range segments {
 		path := logPath(s.app.FS, s.dir, info)
 		err := s.segment(ctx, &w, path, info, func(pos int64) { progress.Update(done+pos, s.stats.Size) })
-		if errors.Is(err, fs.ErrNotExist) {
-			s.app.Verbosef("%s was removed meanwhile", path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF) {
+			s.app.Verbosef("%s was removed or cut meanwhile", path)
 			continue
 		}
 		if err != nil {

@@ -213,15 +213,14 @@ func (o *trimOptions) ask(ctx context.Context, plan trimmed) error {
 
 // trim does it, and returns what was done.
 func (o *trimOptions) trim(ctx context.Context, dir string, plan trimmed) (trimmed, error) {
-	o.app.Verbosef("opening %s for writing", dir)
-	opts := seglog.Options{RetentionTime: -1, RetentionBytes: -1}
+	opts := seglog.Options{RetentionTime: -1, RetentionBytes: -1, RefuseCut: true}
 	if o.olderThan > 0 {
 		opts.RetentionTime = o.olderThan
 	}
 	if o.keepSize > 0 {
 		opts.RetentionBytes = o.keepSize
 	}
-	log, err := seglog.Open(dir, opts)
+	log, err := o.app.OpenToWrite(dir, opts)
 	if err != nil {
 		return trimmed{}, err
 	}
