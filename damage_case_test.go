@@ -286,3 +286,107 @@ func TestALegacyWrapperThatReachesIntoTheBatchBeforeIsDamage(t *testing.T) {
 	_, err = l.Get(first)
 	require.ErrorIs(t, err, seglog.ErrCorrupt)
 }
+
+// What is damaged in the last segment of a log that was not closed is not the end of
+// it: sound batches follow.
+func TestAReadOnlyLogGoesOnBehindDamage(t *testing.T) {
+	l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), seglog.Options{})
+	appendEach(t, l, many(10, 100)...)
+	size := fileSize(t, segmentFile(l.Dir(), 0, ".log")) / 10
+	flip := func(dir string) {
+		edit(t, segmentFile(dir, 0, ".log"), func(b []byte) []byte {
+			b[5*size-2] ^= 1
+			return b
+		})
+	}
+	killed := crash(t, l)
+	flip(killed)
+	flip(l.Dir())
+	require.NoError(t, os.WriteFile(segmentFile(killed, 0, ".log"), append(readFile(t, segmentFile(killed, 0, ".log")), "torn"...), 0o644))
+	for what, dir := range map[string]string{"beside a writer": l.Dir(), "after a crash, with a torn tail": killed} {
+		t.Run(what, func(t *testing.T) {
+			ro := openLog(t, dir, seglog.Options{ReadOnly: true})
+			for range 2 {
+				require.Equal(t, int64(10), ro.Offsets().End)
+				found, damage := offsetsFrom(t, ro, 0)
+				require.Equal(t, spans(span(0, 3), span(5, 9)), found)
+				require.Len(t, damage, 1)
+				require.Equal(t, 4*size, damage[0].Position)
+				_, err := ro.Get(4)
+				require.ErrorIs(t, err, seglog.ErrCorrupt)
+				rec, err := ro.Get(8)
+				require.NoError(t, err)
+				require.Equal(t, "value 108", string(rec.Value))
+				require.Equal(t, int64(9), offsetForTime(t, ro, 109))
+
+				r := stats(t, ro).Recovery
+				require.False(t, r.Clean)
+				require.Len(t, r.Damaged, 1)
+				require.ErrorAs(t, r.Damaged[0], new(*seglog.CorruptionError))
+				require.NoError(t, ro.Refresh())
+			}
+		})
+	}
+	// The writer takes no notice of it.
+	ro := openLog(t, l.Dir(), seglog.Options{ReadOnly: true})
+	appendEach(t, l, many(5, 200)...)
+	require.NoError(t, ro.Refresh())
+	require.Equal(t, int64(15), ro.Offsets().End)
+}
+
+// A batch that is being written may hold whole batches in its records. They are not
+// the log's, however sound they are.
+func TestWhatIsInATornBatchIsNotRead(t *testing.T) {
+	inside := string(plainBatch(t, 50, 54)) + string(plainBatch(t, 55, 59))
+	whole := batchAt(t, record.BuilderOptions{BaseOffset: 5}, at(5, 100, "begin"+inside+inside))
+	for _, behind := range []int{1, 20, len(inside) - 10} {
+		dir := t.TempDir()
+		writeLog(t, dir, 0, plainBatch(t, 0, 4), whole[:len(whole)-behind])
+		l := openLog(t, dir, seglog.Options{ReadOnly: true})
+		require.Equal(t, int64(5), l.Offsets().End)
+		require.Equal(t, span(0, 4), offsetsOf(readAll(t, l, 0)))
+		require.Empty(t, stats(t, l).Recovery.Damaged)
+		closeLog(t, l)
+
+		writeLog(t, dir, 0, plainBatch(t, 0, 4), whole)
+		l = openLog(t, dir, seglog.Options{ReadOnly: true})
+		require.Equal(t, span(0, 5), offsetsOf(readAll(t, l, 0)))
+		closeLog(t, l)
+	}
+}
+
+// A size that claims too much is no torn batch if the next one follows where it should.
+func TestAReadOnlyLogGoesOnBehindASizeThatClaimsTooMuch(t *testing.T) {
+	dir := t.TempDir()
+	bad := plainBatch(t, 5, 9)
+	bad[8] |= 0x40
+	writeLog(t, dir, 0, plainBatch(t, 0, 4), bad, plainBatch(t, 10, 14), plainBatch(t, 15, 19))
+	l := openLog(t, dir, seglog.Options{ReadOnly: true})
+	found, damage := offsetsFrom(t, l, 0)
+	require.Equal(t, spans(span(0, 4), span(10, 19)), found)
+	require.Len(t, damage, 1)
+}
+
+// Damage at the end of what was on disk hides nothing either: the log ends where it
+// was known to end.
+func TestDamageOfTheLastBatchIsToldByAReadOnlyLog(t *testing.T) {
+	for name, harm := range map[string]func([]byte) []byte{
+		"a flipped bit in a record": func(b []byte) []byte { b[len(b)-2] ^= 1; return b },
+		"a header that is none":     func(b []byte) []byte { copy(b[8*len(b)/9:], "nonsense, all of the header of the last one"); return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+			appendEach(t, l, many(9, 100)...)
+			closeLog(t, l)
+			edit(t, segmentFile(l.Dir(), 0, ".log"), harm)
+			ro := openLog(t, l.Dir(), seglog.Options{ReadOnly: true})
+			require.Equal(t, int64(9), ro.Offsets().End)
+			found, damage := offsetsFrom(t, ro, 0)
+			require.Equal(t, span(0, 7), found)
+			require.Len(t, damage, 1)
+			_, err := ro.Get(8)
+			require.ErrorIs(t, err, seglog.ErrCorrupt)
+			require.NotEmpty(t, stats(t, ro).Recovery.Damaged)
+		})
+	}
+}

@@ -940,3 +940,116 @@ func TestLeaderEpochsAreFoundAmongOldFormats(t *testing.T) {
 		closeLog(t, l)
 	}
 }
+
+// everything is the content of all files of a directory.
+func everything(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if !e.IsDir() {
+			all[e.Name()] = string(readFile(t, filepath.Join(dir, e.Name())))
+		}
+	}
+	return all
+}
+
+// A log that is refused stays as it is: indexes, leftovers, marks of how it was closed,
+// and the directory around it.
+func TestARefusedOpenChangesNothing(t *testing.T) {
+	flip := func(t *testing.T, dir string, base int64) {
+		edit(t, segmentFile(dir, base, ".log"), func(b []byte) []byte {
+			b[len(b)/2-2] ^= 1
+			return b
+		})
+	}
+	clutter := func(t *testing.T, dir string) {
+		for _, name := range []string{"00000000000000000001.log.deleted", "00000000000000000077.index", "00000000000000000000.log.cleaned"} {
+			writeFile(t, filepath.Join(dir, name), []byte("leftover"))
+		}
+	}
+	tests := map[string]func(t *testing.T) (dir string, opts seglog.Options){
+		"damage of what a killed process had on disk": func(t *testing.T) (string, seglog.Options) {
+			l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), seglog.Options{SegmentBytes: 2000})
+			appendEach(t, l, many(100, 100)...)
+			all := bases(t, l)
+			waitForRecoveryPoint(t, l, all[len(all)-1]+10)
+			dir := crash(t, l)
+			flip(t, dir, all[len(all)-1])
+			clutter(t, dir)
+			return dir, quick
+		},
+		"damage of a log that was closed and has another size": func(t *testing.T) (string, seglog.Options) {
+			l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+			appendEach(t, l, many(10, 100)...)
+			closeLog(t, l)
+			flip(t, l.Dir(), 0)
+			edit(t, segmentFile(l.Dir(), 0, ".log"), func(b []byte) []byte { return append(b, 0) })
+			return l.Dir(), quick
+		},
+		"an offset that does not fit the segment": func(t *testing.T) (string, seglog.Options) {
+			l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+			appendEach(t, l, many(10, 100)...)
+			closeLog(t, l)
+			edit(t, segmentFile(l.Dir(), 0, ".log"), func(b []byte) []byte {
+				b[len(b)/2+1] ^= 1 // of the base offset of a batch
+				return append(b, 0)
+			})
+			return l.Dir(), quick
+		},
+		"a missing end": func(t *testing.T) (string, seglog.Options) {
+			l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+			appendEach(t, l, many(10, 100)...)
+			closeLog(t, l)
+			edit(t, segmentFile(l.Dir(), 0, ".log"), func(b []byte) []byte { return b[:len(b)/2] })
+			return l.Dir(), quick
+		},
+		"damage in a directory that Kafka has written": func(t *testing.T) (string, seglog.Options) {
+			broker := t.TempDir()
+			dir := filepath.Join(broker, "orders-0")
+			writeLog(t, dir, 0, plainBatch(t, 0, 9), plainBatch(t, 10, 19), plainBatch(t, 20, 29))
+			writeFile(t, filepath.Join(broker, "recovery-point-offset-checkpoint"), []byte("0\n1\norders 0 30\n"))
+			writeFile(t, filepath.Join(broker, ".kafka_cleanshutdown"), []byte(`{"version":0,"brokerEpoch":5}`))
+			flip(t, dir, 0)
+			return dir, quick
+		},
+		"a cut that was not asked for": func(t *testing.T) (string, seglog.Options) {
+			dir := copyDir(t, filepath.Join("testdata", "kafka", "4.3.1-killed", "flipped-0"), filepath.Join(t.TempDir(), "flipped-0"))
+			return dir, seglog.Options{RefuseCut: true}
+		},
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir, opts := prepare(t)
+			writeFile(t, filepath.Join(dir, "notes"), nil)
+			before, around := everything(t, dir), everything(t, filepath.Dir(dir))
+			for range 2 {
+				_, err := seglog.Open(dir, opts)
+				require.ErrorIs(t, err, seglog.ErrCorrupt)
+				require.Equal(t, before, everything(t, dir))
+				parent := everything(t, filepath.Dir(dir))
+				delete(parent, ".lock") // which a broker always has there
+				require.Equal(t, around, parent)
+			}
+		})
+	}
+}
+
+// Good batches that a crash has left behind damage are cut off only if that is wanted.
+func TestRefuseCutKeepsGoodBatches(t *testing.T) {
+	killed := filepath.Join("testdata", "kafka", "4.3.1-killed")
+	dir := copyDir(t, filepath.Join(killed, "flipped-0"), filepath.Join(t.TempDir(), "flipped-0"))
+	_, err := seglog.Open(dir, seglog.Options{RefuseCut: true})
+	var damage *seglog.CorruptionError
+	require.ErrorAs(t, err, &damage)
+	require.Equal(t, int64(15), damage.FirstOffset)
+	l := openLog(t, dir, seglog.Options{})
+	require.Len(t, stats(t, l).Recovery.SetAside, 1)
+
+	// What is merely incomplete is no reason.
+	torn := copyDir(t, filepath.Join(killed, "torn-0"), filepath.Join(t.TempDir(), "torn-0"))
+	l = openLog(t, torn, seglog.Options{RefuseCut: true})
+	require.Len(t, stats(t, l).Recovery.Cut, 1)
+	require.Empty(t, stats(t, l).Recovery.SetAside)
+}

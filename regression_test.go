@@ -2,8 +2,10 @@ package seglog_test
 
 import (
 	"errors"
+	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -254,4 +256,123 @@ func TestAReaderBesideAWriterThatDeletesIsToldSo(t *testing.T) {
 	for _, err := range late.Records(t.Context(), 0, nil) {
 		require.ErrorIs(t, err, seglog.ErrOffsetOutOfRange)
 	}
+}
+
+// A truncation by another process is what it is, and no damage.
+func TestAReaderBesideAWriterThatTruncatesIsToldSo(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, quick)
+	appendEach(t, l, many(10, 100)...)
+	open := func() *seglog.Log { return openLog(t, dir, seglog.Options{ReadOnly: true}) }
+	get, read, records, within, time := open(), open(), open(), open(), open()
+	require.NoError(t, l.TruncateTo(5))
+
+	var outside *seglog.OffsetError
+	_, err := get.Get(7)
+	require.ErrorAs(t, err, &outside)
+	require.Equal(t, &seglog.OffsetError{Offset: 7, Start: 0, End: 5}, outside)
+	rec, err := get.Get(4)
+	require.NoError(t, err)
+	require.Equal(t, "value 104", string(rec.Value))
+	_, err = read.Read(7, 1<<20, nil)
+	require.ErrorAs(t, err, &outside)
+	require.Equal(t, span(0, 4), offsetsOf(readAll(t, records, 0)))
+	for _, err := range within.Records(t.Context(), 7, nil) {
+		require.ErrorIs(t, err, seglog.ErrTruncated)
+	}
+	_, found, err := time.OffsetForTime(108)
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+// The records that come after a truncation are other ones, and other batches.
+func TestAReaderBesideAWriterThatTruncatesReadsWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, quick)
+	appendEach(t, l, many(10, 0)...)
+	r := openLog(t, dir, seglog.Options{ReadOnly: true})
+	require.NoError(t, l.TruncateTo(5))
+	appendEach(t, l, one(100, "short"), one(101, strings.Repeat("longer", 50)), one(102, strings.Repeat("long", 40)))
+	for offset := int64(0); offset < 8; offset++ {
+		want, err := l.Get(offset)
+		require.NoError(t, err)
+		got, err := r.Get(offset)
+		require.NoError(t, err, "offset %d", offset)
+		require.Equal(t, want, got)
+	}
+	_, err := r.Get(9)
+	require.ErrorIs(t, err, seglog.ErrOffsetOutOfRange)
+}
+
+// Damage that stays damage when the log is looked at again is told, and once.
+func TestDamageBesideAWriterIsToldOnce(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, quick)
+	appendEach(t, l, many(10, 0)...)
+	r := openLog(t, dir, seglog.Options{ReadOnly: true})
+	path := segmentFile(dir, 0, ".log")
+	size := fileSize(t, path) / 10
+	content := readFile(t, path)
+	for _, victim := range []int64{3, 7} {
+		content[(victim+1)*size-2] ^= 1
+	}
+	writeFile(t, path, content)
+	found, damage := offsetsFrom(t, r, 0)
+	require.Equal(t, spans(span(0, 2), span(4, 6), span(8, 9)), found)
+	require.Len(t, damage, 2)
+	_, err := r.Get(3)
+	require.ErrorIs(t, err, seglog.ErrCorrupt)
+}
+
+// Where a file was cut is nothing to the records before.
+func TestTheRecordBeforeACutCanBeRead(t *testing.T) {
+	for _, more := range []int64{0, 1, 16, 17, 60} {
+		dir := t.TempDir()
+		l := openLog(t, dir, quick)
+		appendEach(t, l, many(10, 0)...)
+		path := segmentFile(dir, 0, ".log")
+		require.NoError(t, os.Truncate(path, fileSize(t, path)/2+more))
+		rec, err := l.Get(4)
+		require.NoError(t, err, "%d bytes behind it", more)
+		require.Equal(t, "value 4", string(rec.Value))
+		found, damage := offsetsFrom(t, l, 0)
+		require.Equal(t, span(0, 4), found)
+		require.NotEmpty(t, damage)
+	}
+}
+
+// listed calls a function once, after a directory was listed.
+type listed struct {
+	vfs.FS
+	after func()
+}
+
+func (f *listed) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := f.FS.ReadDir(name)
+	if after := f.after; after != nil {
+		f.after = nil
+		after()
+	}
+	return entries, err
+}
+
+// A writer may remove segments after a reader has listed them, and the last of them,
+// too, if it has rolled.
+func TestALogIsOpenedBesideAWriterThatDeletes(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, seglog.Options{SegmentBytes: 300, Sync: seglog.SyncNever})
+	appendEach(t, l, many(30, 0)...)
+	leave := func() {
+		appendEach(t, l, many(10, 100)...)
+		require.NoError(t, l.DeleteBefore(l.Offsets().End-1))
+	}
+	fsys := &listed{FS: vfs.OS, after: leave}
+	r := openLog(t, dir, seglog.Options{ReadOnly: true, FS: fsys})
+	require.Equal(t, span(39, 39), offsetsOf(readAll(t, r, r.Offsets().Start)))
+
+	fsys.after = leave
+	require.NoError(t, r.Refresh())
+	require.Equal(t, span(49, 49), offsetsOf(readAll(t, r, r.Offsets().Start)))
+	_, err := seglog.Open(filepath.Join(dir, "nowhere"), seglog.Options{ReadOnly: true})
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }

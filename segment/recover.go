@@ -492,14 +492,14 @@ func (p *replay) fault(part Part) (bad, err error) {
 	// Base offsets are not under the checksum. One that does not fit is
 	// damage if the batches behind it go on below; else an old broker let the
 	// segment grow beyond 32 bits.
-	bad = s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset, ErrOffsetOverflow)
+	damage := s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset, errors.New(ErrOffsetOverflow.Error()))
 	if h.LastOffset >= p.overflowBelow {
-		return bad, nil
+		return damage, nil
 	}
 	if next, ok, err := p.walk.batchAt(part.Position + part.Size); err != nil || ok && next.LastOffset < h.LastOffset {
-		return bad, err
+		return damage, err
 	}
-	return nil, bad
+	return nil, s.corrupt(part.Position, part.Size, h.BaseOffset, h.LastOffset, ErrOffsetOverflow)
 }
 
 // moved doubts a batch that leaves a gap before it, where want was due: the base

@@ -135,6 +135,19 @@ func TestParseFileLeavesForeignFilesAlone(t *testing.T) {
 	}
 }
 
+func TestWhatWasTakenOutIsKnownByItsName(t *testing.T) {
+	const log = "00000000000000000010.log"
+	for _, name := range []string{
+		CutName(log, 591, "eb74010c805b0fc6eb74010c805b0fc6"), AsideName(log, 1), AsideName(log, 2),
+		AsideName("00000000000000000010.timeindex", 12),
+	} {
+		require.True(t, IsCut(name), name)
+	}
+	for _, name := range []string{log, "notes.cut", ".cut", "10.log.cut", "leader-epoch-checkpoint.cut", log + ".1.2.3.cut", log + ".591.eb74"} {
+		require.False(t, IsCut(name), name)
+	}
+}
+
 func TestKindsAndStatesSpeak(t *testing.T) {
 	seen := map[string]bool{}
 	for kind := Log; kind <= SeglogState; kind++ {

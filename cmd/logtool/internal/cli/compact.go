@@ -148,7 +148,13 @@ func (o *compactOptions) openAll(path string) (open func(layout.Dir) (*seglog.Lo
 	if err != nil {
 		return nil, nil, err
 	}
-	open = func(p layout.Dir) (*seglog.Log, error) { return d.Partition(p.Topic, p.Partition) }
+	open = func(p layout.Dir) (*seglog.Log, error) {
+		log, err := d.Partition(p.Topic, p.Partition)
+		if err == nil {
+			err = o.app.tellRecovery(filepath.Join(path, fmt.Sprintf("%s-%d", p.Topic, p.Partition)), log)
+		}
+		return log, err
+	}
 	return open, d.Close, nil
 }
 

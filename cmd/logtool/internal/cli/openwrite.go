@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/seglog/seglog"
 )
@@ -19,44 +20,47 @@ func (app *App) OpenToWrite(dir string, opts seglog.Options) (*seglog.Log, error
 	if err != nil {
 		return nil, err
 	}
-	stats, err := log.Stats()
-	if err != nil {
+	if err := app.tellRecovery(dir, log); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	app.tellRecovery(stats)
 	return log, nil
 }
 
 // tellRecovery says what was found and done when a log was opened for writing.
-func (app *App) tellRecovery(s seglog.Stats) {
+func (app *App) tellRecovery(dir string, log *seglog.Log) error {
+	s, err := log.Stats()
+	if err != nil {
+		return err
+	}
 	r := s.Recovery
 	for _, c := range r.Cut {
-		app.Warnf("%s: cut %s at position %d%s", c.File, plural(c.Bytes, "byte", "bytes"), c.Position, reasonText(c.Reason))
+		app.Warnf("%s: cut %s at position %d%s", filepath.Join(dir, c.File), plural(c.Bytes, "byte", "bytes"), c.Position, reasonText(c.Reason))
 	}
 	for _, name := range r.SetAside {
-		app.Warnf("%s keeps good batches that were cut off", name)
+		app.Warnf("%s keeps good batches that were cut off", filepath.Join(dir, name))
 	}
 	if len(r.Cut) > 0 || len(r.SetAside) > 0 {
-		app.Warnf("the log goes on at offset %d", s.End)
+		app.Warnf("%s: the log goes on at offset %d", dir, s.End)
 	}
 	for _, damage := range r.Damaged {
-		app.Warnf("left as it is: %v", damage)
+		app.Warnf("%s: left as it is: %v", dir, damage)
 	}
 	if r.StateLost {
-		app.Warnf("the state file is lost: records that were deleted at the start of the log may be back")
+		app.Warnf("%s: the state file is lost: records that were deleted at the start of the log may be back", dir)
 	}
 	if r.Restarted {
-		app.Warnf("the segments are gone: the log goes on at offset %d", s.End)
+		app.Warnf("%s: the segments are gone: the log goes on at offset %d", dir, s.End)
 	}
 	for _, base := range r.Split {
-		app.Warnf("the segment at offset %d was split: it had more than its indexes can address", base)
+		app.Warnf("%s: the segment at offset %d was split: it had more than its indexes can address", dir, base)
 	}
 	for _, name := range r.Swapped {
-		app.Verbosef("put %s in place", name)
+		app.Verbosef("put %s in place", filepath.Join(dir, name))
 	}
 	for _, name := range r.Removed {
-		app.Verbosef("removed %s, a leftover", name)
+		app.Verbosef("removed %s, a leftover", filepath.Join(dir, name))
 	}
+	return nil
 }
 
 // reasonText is why bytes were cut, and which offsets they claim.
