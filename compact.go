@@ -319,7 +319,11 @@ func (c *compactRun) round(full bool) (compaction.Choice, error) {
 	if full {
 		d.FirstDirty = l.start.Load()
 	}
-	return d, nil
+	if !c.opts.DryRun && d.FirstDirty < d.FirstUncleanable {
+		// Before the first segment is replaced: a crash may come before FirstDirty moves.
+		err = l.changeState(func(st *checkpoint.State) { st.GapsBelow = max(st.GapsBelow, d.FirstUncleanable) })
+	}
+	return d, err
 }
 
 // resetFirstDirtyLocked puts the log start in the place of a first dirty offset that

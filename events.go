@@ -45,7 +45,7 @@ func (l *Log) logger() *slog.Logger {
 func (l *Log) tellOpened() {
 	r := &l.recovery
 	level := slog.LevelInfo
-	if len(r.Cut)+len(r.SetAside)+len(r.Damaged) > 0 || r.Restarted || r.StateLost {
+	if len(r.Cut)+len(r.SetAside)+len(r.Damaged)+len(r.Missing) > 0 || r.Restarted || r.StateLost {
 		level = slog.LevelWarn
 	}
 	attrs := []any{"clean", r.Clean, "scanned_segments", r.Scanned, "start", l.start.Load(), "end", l.end.Load()}
@@ -54,6 +54,9 @@ func (l *Log) tellOpened() {
 	}
 	for _, err := range r.Damaged {
 		attrs = append(attrs, "damaged", err.Error())
+	}
+	for _, m := range r.Missing {
+		attrs = append(attrs, "missing", m.String())
 	}
 	if r.StateLost {
 		attrs = append(attrs, "state_lost", true)

@@ -1,6 +1,7 @@
 package seglog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +16,18 @@ import (
 // directory is what a partition directory holds, after leftovers of a crash
 // were judged.
 type directory struct {
-	bases  []int64 // of the segments, ascending
-	suffix map[int64]string
+	bases   []int64 // of the segments, ascending
+	suffix  map[int64]string
+	orphans []layout.File // index files whose log is gone, without a sign of why
+}
+
+// around returns the bases of the segments below and above an offset that is none.
+func (d *directory) around(offset int64) (below, above int64, between bool) {
+	i, _ := slices.BinarySearch(d.bases, offset)
+	if i == 0 || i == len(d.bases) {
+		return 0, 0, false
+	}
+	return d.bases[i-1], d.bases[i], true
 }
 
 // listing is the files of a partition directory that are ours, by state.
@@ -167,7 +178,16 @@ func (l *Log) judge() (directory, error) {
 	if err != nil {
 		return directory{}, fmt.Errorf("judge leftovers: %w", err)
 	}
-	v.remove = append(v.remove, orphans(v)...)
+	dir := v.directory()
+	lost, err := l.findMissing(&dir)
+	if err != nil {
+		return directory{}, err
+	}
+	for _, f := range orphans(v) {
+		if !slices.Contains(lost, f) {
+			v.remove = append(v.remove, f)
+		}
+	}
 	// Without the .cleaned files beside it a .swap that does not count would, and
 	// without its .swap a replaced file would: the order must be that on the disk.
 	if err := l.removeFiles(v.remove, isSwap); err != nil {
@@ -176,7 +196,7 @@ func (l *Log) judge() (directory, error) {
 	if err := l.removeFiles(v.remove, func(f layout.File) bool { return !isSwap(f) }); err != nil {
 		return directory{}, err
 	}
-	return v.directory(), l.putInPlace(v.rename)
+	return dir, l.putInPlace(v.rename)
 }
 
 func isSwap(f layout.File) bool { return f.State == layout.Swap }
@@ -242,7 +262,46 @@ func (l *Log) survey() (directory, error) {
 	if err != nil {
 		return directory{}, fmt.Errorf("judge leftovers: %w", err)
 	}
-	return v.directory(), nil
+	dir := v.directory()
+	_, err = l.findMissing(&dir)
+	return dir, err
+}
+
+// findMissing notes which offsets are gone with a segment of which an index is left,
+// and returns such indexes. What lies below the log start was not lost, nor was what
+// is known to be a gap. It costs nothing unless there is an index without a log.
+func (l *Log) findMissing(dir *directory) (lost []layout.File, err error) {
+	l.recovery.Missing = nil
+	for _, f := range dir.orphans {
+		below, above, between := dir.around(f.Base)
+		if !between || above <= max(l.state.LogStartOffset, l.state.GapsBelow) {
+			continue
+		}
+		o := l.segmentOptions()
+		o.ReadOnly, o.Suffix, o.Open = true, dir.suffix[below], nil
+		end, err := endOf(segment.Open(l.dir, below, o))
+		if errors.Is(err, ErrCorrupt) {
+			lost = append(lost, f) // what was in either of them, nobody can tell
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("judge leftovers: %w", err)
+		}
+		if f.Base < end {
+			continue // the segment below has its offsets: compaction has put them there
+		}
+		lost = append(lost, f)
+		l.missing(OffsetRange{end, above})
+	}
+	return lost, nil
+}
+
+// missing adds offsets to those that are known to be lost.
+func (l *Log) missing(r OffsetRange) {
+	at, found := slices.BinarySearchFunc(l.recovery.Missing, r.First, func(m OffsetRange, first int64) int { return cmp.Compare(m.First, first) })
+	if !found {
+		l.recovery.Missing = slices.Insert(l.recovery.Missing, at, r)
+	}
 }
 
 func (v verdict) directory() directory {
@@ -259,6 +318,12 @@ func (v verdict) directory() directory {
 		}
 	}
 	slices.Sort(d.bases)
+	// Of a segment that was being removed, the log has the name of one.
+	for _, f := range orphans(v) {
+		if !slices.ContainsFunc(v.remove, func(gone layout.File) bool { return isLog(gone) && gone.Base == f.Base }) {
+			d.orphans = append(d.orphans, f)
+		}
+	}
 	return d
 }
 

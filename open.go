@@ -1,8 +1,10 @@
 package seglog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -336,10 +338,12 @@ func (l *Log) openWritable() error {
 	if err := l.readEpochs(); err != nil {
 		return err
 	}
+	active := segments[len(segments)-1]
+	foreign := !l.ours || l.brokerClosed() && !l.closedCleanly(active, clean)
 	if err := l.openTail(segments, clean); err != nil {
 		return err
 	}
-	return l.settle()
+	return l.settle(foreign)
 }
 
 // dropLeftovers leaves out empty segments at the end that begin below the end of
@@ -413,6 +417,7 @@ func (l *Log) readState() (err error) {
 		Producers:      state.Producers,
 		Clean:          state.Clean,
 		FirstDirty:     l.firstDirty(state, broker),
+		GapsBelow:      state.GapsBelow,
 	}
 	return nil
 }
@@ -502,7 +507,7 @@ func (l *Log) begin() error {
 	l.recovery.StateLost = false // there was nothing to forget
 	err = l.changeState(func(st *checkpoint.State) {
 		st.LogStartOffset, st.RecoveryPoint, st.DurableEnd, st.Producers = base, base, base, false
-		st.FirstDirty = 0
+		st.FirstDirty, st.GapsBelow = 0, 0
 	})
 	if err != nil {
 		return err
@@ -631,6 +636,9 @@ func (l *Log) recover(segments []*segment.Segment) error {
 	if !known {
 		var err error
 		if segments, err = l.reindex(segments); err != nil {
+			return err
+		}
+		if err := l.overlapped(segments); err != nil {
 			return err
 		}
 		first = len(segments) - 1 // of what they are now
@@ -832,6 +840,11 @@ func (l *Log) splitOne(segments []*segment.Segment, i int) ([]*segment.Segment, 
 	}
 	segments = slices.Replace(slices.Clone(segments), i, i+1, parts...)
 	l.set.Store(newSegmentSet(segments))
+	// A part begins with its first batch, wherever the one before ends. The state is
+	// written when all is well: see settle.
+	l.state.Lock()
+	defer l.state.Unlock()
+	l.state.GapsBelow = max(l.state.GapsBelow, bases[len(bases)-1])
 	return segments, nil
 }
 
@@ -860,11 +873,69 @@ func (l *Log) reindex(segments []*segment.Segment) ([]*segment.Segment, error) {
 			return nil, err
 		}
 		l.recovery.Scanned++
+		if r.Emptied {
+			l.missing(OffsetRange{segments[i].Base(), segments[i+1].Base()})
+		}
 		if r.Reason != nil {
 			l.recovery.Damaged = append(l.recovery.Damaged, r.Reason)
 		}
 	}
 	return segments, nil
+}
+
+// overlapped looks whether sealed segments, which were just read, have offsets of those
+// behind them. What is found is told, and left as it is. But if they have offsets that
+// an append would give out again the log stays shut.
+func (l *Log) overlapped(segments []*segment.Segment) error {
+	active := segments[len(segments)-1]
+	for i, s := range segments[:len(segments)-1] {
+		next := segments[i+1]
+		if s.NextOffset() <= next.Base() {
+			continue
+		}
+		last, damage, err := lastBelow(s, next.Base())
+		switch {
+		case err != nil:
+			return err
+		case last >= active.Base():
+			return &OverlapError{Segment: s.Base(), LastOffset: last, Next: next.Base()}
+		case last >= next.Base():
+			damage = &OverlapError{Segment: s.Base(), LastOffset: last, Next: next.Base()}
+		}
+		l.recovery.Damaged = append(l.recovery.Damaged, damage)
+	}
+	return nil
+}
+
+// lastBelow is the last offset of a segment, which should lie below upper, as readers
+// take it: a batch whose base offset is wrong is damage to them, and the first is
+// returned.
+func lastBelow(s *segment.Segment, upper int64) (last int64, damage, err error) {
+	if err := s.Acquire(); err != nil {
+		return 0, nil, err
+	}
+	defer s.Release()
+	var c segment.Scanner
+	c.Reset(s, 0, s.View().Size)
+	c.Bound(segment.Bound{Upper: upper, Sealed: true})
+	for last = s.Base() - 1; ; {
+		h, err := c.Header()
+		if err == nil {
+			last = max(last, h.LastOffset)
+			c.Advance()
+			continue
+		}
+		if errors.Is(err, ErrCorrupt) {
+			damage = cmp.Or(damage, err)
+			err = c.SkipDamage()
+		}
+		if errors.Is(err, io.EOF) {
+			return last, damage, nil
+		}
+		if err != nil {
+			return last, damage, err
+		}
+	}
 }
 
 // endAt makes segment i the last one. Those behind it are set aside, not
@@ -920,8 +991,9 @@ func (l *Log) freeName(name string) (string, error) {
 	}
 }
 
-// settle makes what was found durable and sets the offsets.
-func (l *Log) settle() error {
+// settle makes what was found durable and sets the offsets. foreign says that someone
+// else may have written to the log last.
+func (l *Log) settle(foreign bool) error {
 	set := l.set.Load()
 	end := set.active.NextOffset()
 	if !l.recovery.Clean { // names, too: a process that was killed may not have synced them
@@ -955,7 +1027,19 @@ func (l *Log) settle() error {
 		// the reason of movePointIntoActive.
 		st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base(), end-1)
 		st.DurableEnd = st.RecoveryPoint
+		if foreign {
+			st.GapsBelow = l.unexplained(end)
+		}
 	})
+}
+
+// unexplained is up to where gaps between segments are taken for the work of whoever
+// had the log before: the log end, or the first that is known to be a loss.
+func (l *Log) unexplained(end int64) int64 {
+	if missing := l.recovery.Missing; len(missing) > 0 {
+		return min(missing[0].First, end)
+	}
+	return end
 }
 
 // nothingLost: an empty log has no start to forget, and one whose first opening a

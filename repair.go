@@ -48,6 +48,9 @@ type RepairReport struct {
 	// Missing is the offsets at the end that were on disk and are gone without a
 	// trace; none if First is Next. The log goes on behind them.
 	Missing OffsetRange
+	// Gaps is the offsets that were lost with a segment from the middle of the log. That
+	// they are missing is no damage any more afterwards.
+	Gaps []OffsetRange
 	// Left is what else is wrong and stays: the first thousand things.
 	Left []Problem
 	// Batches and Records count what is in the log after the repair, and End is
@@ -57,7 +60,7 @@ type RepairReport struct {
 
 // Needed reports whether there is anything to repair.
 func (r *RepairReport) Needed() bool {
-	return len(r.Removed)+len(r.Rebuilt)+len(r.SetAside) > 0 || r.Missing.First < r.Missing.Next
+	return len(r.Removed)+len(r.Rebuilt)+len(r.SetAside)+len(r.Gaps) > 0 || r.Missing.First < r.Missing.Next
 }
 
 // DamagedRange is a stretch of a .log file without a good batch, from one good
@@ -229,7 +232,7 @@ func (r *repair) plan() (err error) {
 	if r.noEpochs {
 		r.report.Rebuilt = append(r.report.Rebuilt, layout.LeaderEpochCheckpointName)
 	}
-	r.report.Left = r.left
+	r.report.Left, r.report.Gaps = r.left, r.gaps
 	r.report.End = r.end()
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/leaderepoch"
 	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/segment"
 )
 
@@ -64,7 +65,12 @@ func (r *repair) secure() error {
 			return err
 		}
 	}
-	return l.changeState(func(st *checkpoint.State) { st.RecoveryPoint, st.Clean = r.report.End, nil })
+	return l.changeState(func(st *checkpoint.State) {
+		st.RecoveryPoint, st.Clean = r.report.End, nil
+		if !l.ours || r.report.End > last.next || len(r.report.Removed)+len(r.report.Gaps) > 0 {
+			st.GapsBelow = r.report.End
+		}
+	})
 }
 
 func (r *repair) syncLog(i int) error {
@@ -82,10 +88,23 @@ func (r *repair) rewrite(i int) error {
 		return err
 	}
 	w := &segmentWriter{log: l, aborted: out.aborted}
-	err := w.begin(base, r.sizes[i])
+	add := w.add
+	var err error
+	if r.shadowed(i) { // it begins with what is not in the segment before, if anything
+		add = func(b record.Batch, first int64) error {
+			if w.out == nil {
+				if err := w.begin(first, r.sizes[i]); err != nil {
+					return err
+				}
+			}
+			return w.add(b, first)
+		}
+	} else {
+		err = w.begin(base, r.sizes[i])
+	}
 	if err == nil {
 		left := out.ranges
-		_, err = r.sift(i, w.add, func(d DamagedRange) error {
+		_, err = r.sift(i, add, func(d DamagedRange) error {
 			if len(left) == 0 || d.Position != left[0].Position || d.Length != left[0].Length {
 				return fmt.Errorf("%s: position %d: %w", d.File, d.Position, errChanged)
 			}

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"path/filepath"
 	"slices"
 
 	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/record"
 )
 
 // rescued is a Log that was not opened: it knows where its files are, and that
@@ -74,6 +76,12 @@ type findings struct {
 	aside    []string            // files to be put aside
 	noEpochs bool                // the leader epochs cannot be read
 	left     []Problem
+	gaps     []OffsetRange // between segments, of what was lost with one
+	overlap  []int64       // base offsets of segments that have offsets of the next
+
+	// Where segments overlap, which batches count: those of segment i from floors[i] on,
+	// and those below limits[i]. By default that is its base, and the base of the next.
+	floors, limits map[int]int64
 }
 
 // stretch is bytes of a log that are no good batch.
@@ -124,12 +132,91 @@ func (f *findings) look() error {
 			return err
 		}
 	}
+	return f.resolve()
+}
+
+// resolve decides which batches count where segments overlap: those of the segment
+// that has more offsets there, so that a file which has no business in the log, or a
+// single base offset that is wrong, hides nothing. If they have as many the later
+// segment is named after them.
+func (f *findings) resolve() error {
+	f.floors, f.limits = map[int]int64{}, map[int]int64{}
+	for _, base := range f.overlap {
+		i, _ := slices.BinarySearch(f.dir.bases, base)
+		if i >= f.meant.end-1 {
+			continue
+		}
+		var mine []OffsetRange
+		end := f.floor(i)
+		if err := f.goodRanges(i, func(r OffsetRange) { mine, end = append(mine, r), max(end, r.Next) }); err != nil {
+			return err
+		}
+		// All that begin below the end of this one.
+		last, first := i, int64(math.MaxInt64)
+		offsets := int64(0)
+		for last+1 < f.meant.end && f.dir.bases[last+1] < end {
+			last++
+			err := f.goodRanges(last, func(r OffsetRange) {
+				first = min(first, r.First)
+				if r.First < end {
+					offsets += r.Next - r.First
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+		for _, r := range mine {
+			if r.Next > first {
+				offsets -= r.Next - r.First
+			}
+		}
+		if first < end && offsets >= 0 {
+			f.limits[i] = first
+			continue
+		}
+		f.limits[i] = f.baseAt(last + 1)
+		for j := i + 1; j <= last; j++ {
+			f.floors[j] = max(f.floors[j], end)
+		}
+	}
 	return nil
 }
+
+// goodRanges visits the offsets of each good batch of segment i, looked at alone.
+func (f *findings) goodRanges(i int, visit func(OffsetRange)) error {
+	s := &sieve{f: f, i: i, next: f.floor(i), limit: math.MaxInt64, good: func(b record.Batch, first int64) error {
+		visit(OffsetRange{first, b.LastOffset() + 1})
+		return nil
+	}}
+	return s.sift()
+}
+
+// floor is the lowest offset that counts in segment i, limit is above the highest.
+func (f *findings) floor(i int) int64 { return max(f.floors[i], f.dir.bases[i]) }
+
+func (f *findings) limit(i int) int64 {
+	if limit, known := f.limits[i]; known {
+		return limit
+	}
+	return f.baseAt(i + 1)
+}
+
+// baseAt is the base offset of segment i, and behind the last one above all offsets.
+func (f *findings) baseAt(i int) int64 {
+	if i < len(f.dir.bases) {
+		return f.dir.bases[i]
+	}
+	return math.MaxInt64
+}
+
+// shadowed reports whether the offsets at which segment i begins are in an earlier one.
+func (f *findings) shadowed(i int) bool { return f.floors[i] > f.dir.bases[i] }
 
 // some checks the segments that are meant.
 func (f *findings) some(v *verification) error {
 	v.writer = !v.mine && v.held()
+	v.history, v.orphans = v.past(), f.dir.orphans
 	var jobs []*segmentCheck
 	for i := f.meant.first; i < f.meant.end; i++ {
 		job := v.newSegmentCheck(f.dir.bases[i], f.dir.suffix[f.dir.bases[i]])
@@ -145,6 +232,9 @@ func (f *findings) sort(p Problem) {
 	file, _ := layout.ParseFile(p.File)
 	switch {
 	case p.Kind == "missing_end": // found again when the batches are read
+	case p.Kind == "segment_gap" && p.Severity == Damage:
+		i, _ := slices.BinarySearch(f.dir.bases, p.Offset+1)
+		f.gaps = append(f.gaps, OffsetRange{p.Offset, f.dir.bases[i]})
 	case p.Severity == Note, p.Kind == "orphan": // opening the log for writing sees to orphans
 	case file.Kind == layout.Log && f.inLog(file.Base, p):
 	case file.Kind == layout.OffsetIndex, file.Kind == layout.TimeIndex:
@@ -171,6 +261,7 @@ func (f *findings) leave(p Problem) {
 func (f *findings) inLog(base int64, p Problem) bool {
 	switch p.Kind {
 	case "segment_overlap": // found again when the batches are read
+		f.overlap = append(f.overlap, base)
 		return true
 	case "bad_codec", "too_large": // for us; the bytes are what was written
 		return false

@@ -61,6 +61,9 @@ type RecoverReport struct {
 // OffsetRange is the offsets from First on, up to but without Next.
 type OffsetRange struct{ First, Next int64 }
 
+// String is the first offset and the last.
+func (r OffsetRange) String() string { return fmt.Sprintf("offsets %d to %d", r.First, r.Next-1) }
+
 // Recover copies what can be read of the log in dir to a new log in another
 // directory, which must be empty or not exist. The source is never written to
 // and no lock of it is taken: it may be on a disk that is read-only, or beside a
@@ -236,8 +239,18 @@ func (r *recovering) copy() (err error) {
 	if err := r.out.replace(r.writer.bases, func() error { return nil }); err != nil {
 		return err
 	}
-	r.out.state.State = checkpoint.State{LogStartOffset: r.report.Start}
+	r.out.state.State = checkpoint.State{LogStartOffset: r.report.Start, GapsBelow: r.gapsBelow()}
 	return r.out.settled(r.report.End)
+}
+
+// gapsBelow is up to where the copy may have gaps between its segments: those that the
+// log had, and what was left out.
+func (r *recovering) gapsBelow() int64 {
+	if !r.log.ours || len(r.report.LeftOut) > 0 {
+		return r.report.End
+	}
+	v := &verification{dir: r.log.dir, opts: VerifyOptions{FS: r.log.opts.FS}}
+	return min(max(v.past().cleanedTo, r.log.state.GapsBelow), r.report.End)
 }
 
 // nothing makes the copy of a log in which nothing is to be copied: an empty one
@@ -255,8 +268,15 @@ func (r *recovering) nothing() error {
 func (r *recovering) segments() error {
 	for i := r.meant.first; i < r.meant.end; i++ {
 		base := r.dir.bases[i]
-		if err := r.writer.begin(base, r.sizes[i]); err != nil { // one that compaction has emptied, too
+		if err := r.gapBefore(base); errors.Is(err, errStop) {
+			return nil
+		} else if err != nil {
 			return err
+		}
+		if !r.shadowed(i) { // what is left of one goes on in the segment before
+			if err := r.writer.begin(base, r.sizes[i]); err != nil { // one that compaction has emptied, too
+				return err
+			}
 		}
 		path := filepath.Join(r.log.dir, layout.TxnIndexName(base)+r.dir.suffix[base])
 		if err := r.txns.begin(r.log.opts.FS, path); err != nil {
@@ -271,6 +291,22 @@ func (r *recovering) segments() error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// gapBefore is for offsets that are lost with the segment that held them, before the
+// one that begins at base.
+func (r *recovering) gapBefore(base int64) error {
+	for _, gap := range r.gaps {
+		if gap.Next != base {
+			continue
+		}
+		i, _ := slices.BinarySearch(r.dir.bases, base)
+		return r.leaveOut(DamagedRange{
+			File: r.name(i - 1), Position: r.sizes[i-1], FirstOffset: gap.First, LastOffset: gap.Next - 1,
+			Kind: "segment_gap", Reason: "the segment that held them is lost",
+		})
 	}
 	return nil
 }

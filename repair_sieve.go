@@ -29,6 +29,7 @@ type sieve struct {
 	log    vfs.File
 	walk   segment.Walker
 	it     record.Iterator
+	floor  int64         // below it, offsets are in a segment before
 	next   int64         // offset behind the last good batch
 	limit  int64         // where the next segment begins
 	damage *DamagedRange // at the present place
@@ -41,17 +42,18 @@ var errChanged = errors.New("the log changed while it was read")
 
 // sift sends the log of segment i through a sieve.
 func (f *findings) sift(i int, good func(record.Batch, int64) error, bad func(DamagedRange) error) (*sieve, error) {
-	s := &sieve{f: f, i: i, good: good, bad: bad, next: f.dir.bases[i], limit: math.MaxInt64}
-	if !f.last(i) {
-		s.limit = f.dir.bases[i+1]
-	}
-	log, err := f.open(i)
+	s := &sieve{f: f, i: i, good: good, bad: bad, floor: f.floor(i), next: f.floor(i), limit: f.limit(i)}
+	return s, s.sift()
+}
+
+func (s *sieve) sift() error {
+	log, err := s.f.open(s.i)
 	if err != nil {
-		return s, err
+		return err
 	}
 	s.log = log
 	defer s.it.Close()
-	return s, errors.Join(s.run(), log.Close())
+	return errors.Join(s.run(), log.Close())
 }
 
 func (f *findings) open(i int) (vfs.File, error) {
@@ -72,11 +74,10 @@ func (s *sieve) run() error {
 	if err := s.region(pos, s.f.sizes[s.i]); err != nil {
 		return err
 	}
-	last := int64(-1)
-	if !s.f.last(s.i) {
-		last = s.limit - 1
+	if s.limit == math.MaxInt64 {
+		return s.told(-1)
 	}
-	return s.told(last)
+	return s.told(s.limit - 1)
 }
 
 // region reads bytes that hold good batches only.
@@ -112,6 +113,8 @@ func (s *sieve) batch(b record.Batch, pos int64) error {
 	}
 	last, size := b.LastOffset(), int64(b.Size())
 	switch {
+	case first < s.floor:
+		return s.reject(pos, size, "segment_overlap", fmt.Sprintf("the batch begins at offset %d, and the segment before it ends at %d", first, s.floor-1))
 	case first < s.next:
 		return s.reject(pos, size, "offset_order", fmt.Sprintf("the batch begins at offset %d, and the one before it ends at %d", first, s.next-1))
 	case last >= s.limit:

@@ -138,6 +138,11 @@ type Recovery struct {
 	// Damaged lists what was found wrong and left as it is: in sealed segments, and in
 	// the last one of a read-only log, where sound batches follow it.
 	Damaged []error
+	// Missing lists offsets between two segments that are lost with the segment that
+	// held them: an index is all that is left of it, which is kept to tell, or its log
+	// was emptied. Only what meets the eye at opening is there; Verify finds the rest,
+	// and Repair accepts the loss.
+	Missing []OffsetRange
 	// SetAside lists files that hold what was cut and may be worth a look: good
 	// batches behind the damage, in a file named after the log, the position and
 	// their hash, and, with ".cut" appended to their names, the files of segments
@@ -145,8 +150,8 @@ type Recovery struct {
 	// earlier ones.
 	SetAside []string
 	// Removed lists leftovers that were deleted: ".deleted" and ".cleaned"
-	// files, temporary files, indexes without a log, and what a ".swap" set
-	// replaced.
+	// files, temporary files, indexes without a log unless they tell of what is
+	// Missing, and what a ".swap" set replaced.
 	Removed []string
 	// Swapped lists the files that a ".swap" set put in place.
 	Swapped []string

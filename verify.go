@@ -80,7 +80,7 @@ func (s Severity) String() string {
 //	end_offset           the log ends at another offset than when it was closed
 //	missing_end          the log ends below an offset up to which it was on disk
 //	segment_overlap      two segments have the same offsets
-//	segment_gap          offsets are missing between two segments (Warning)
+//	segment_gap          offsets are missing between two segments (Warning if compaction or a broker may have left them out)
 //	*_odd_length         the length is no whole number of entries
 //	*_order *_entry      entries do not rise; an entry makes no sense by itself
 //	*_offset             an entry is about offsets that the segment does not hold
@@ -191,9 +191,11 @@ type verification struct {
 	report VerifyReport
 	errs   []error // of files that could not be checked
 
-	mine      bool  // the caller has the lock: nobody else writes
-	writer    bool  // someone has the directory open for writing
-	cleanedTo int64 // below it, compaction is known to have been at work
+	mine   bool // the caller has the lock: nobody else writes
+	writer bool // someone has the directory open for writing
+
+	history               // of the log, which explains gaps
+	orphans []layout.File // index files whose log is gone
 
 	tail    *segmentCheck  // of the last segment, when a directory is checked
 	ended   bool           // tail was compared with a state file
@@ -389,6 +391,9 @@ func (v *verification) join(before, job *segmentCheck, txns *openTxns) error {
 			return err
 		}
 	}
+	if err := v.gap(before, job); err != nil {
+		return err
+	}
 	if job.damagedFrom >= 0 {
 		v.readableUpTo(job.damagedFrom, true)
 	} else {
@@ -406,19 +411,59 @@ func (v *verification) join(before, job *segmentCheck, txns *openTxns) error {
 			return err
 		}
 	}
-	switch {
-	case before.next > job.base:
+	if before.next > job.base {
 		return v.found(before.base, Problem{
 			Severity: Damage, Kind: "segment_overlap", File: before.name, Position: before.lastPos, Offset: before.next - 1, Entry: -1,
 			Detail: fmt.Sprintf("the segment ends at offset %d, and the next one begins at %d", before.next-1, job.base),
 		})
-	case before.next < job.base && before.damagedFrom < 0 && !before.thinned && job.base > v.cleanedTo:
-		return v.found(before.base, Problem{
-			Severity: Warning, Kind: "segment_gap", File: before.name, Position: -1, Offset: before.next, Entry: -1,
-			Detail: fmt.Sprintf("offsets %d to %d are missing before the next segment: compacted away, or lost", before.next, job.base-1),
-		})
 	}
 	return nil
+}
+
+// gap looks why offsets are missing between two segments, if there are.
+func (v *verification) gap(before, job *segmentCheck) error {
+	if before == nil || before.next >= job.base || before.damagedFrom >= 0 {
+		return nil
+	}
+	if v.writer {
+		v.history = v.past() // compaction may have begun since
+	}
+	missing := OffsetRange{before.next, job.base}
+	p := Problem{Severity: Warning, Kind: "segment_gap", File: before.name, Position: -1, Offset: before.next, Entry: -1}
+	why := v.loss(before, missing)
+	switch {
+	case why != "":
+		p.Severity = Damage
+		v.readableUpTo(before.next, true)
+	case before.thinned || job.base <= v.cleanedTo:
+		return nil
+	default:
+		why = "compacted away, or lost"
+	}
+	p.Detail = fmt.Sprintf("%v are missing before the next segment: %s", missing, why)
+	return v.found(before.base, p)
+}
+
+// loss says how it is known that offsets behind a segment were lost, if it is. What
+// is below the log start was removed.
+func (v *verification) loss(before *segmentCheck, missing OffsetRange) string {
+	if missing.Next <= v.explained {
+		return ""
+	}
+	for _, f := range v.orphans {
+		if f.Base >= missing.First && f.Base < missing.Next && !v.writer {
+			return fmt.Sprintf("they were in a segment of which %s is left", f.Name)
+		}
+	}
+	switch {
+	case missing.Next <= v.cleanedTo:
+		return ""
+	case before.bytes == 0 && before.offsets.count+before.times.count > 0 && !v.writer:
+		return "the log is empty, but its indexes are not"
+	case !before.thinned && missing.Next <= v.closed:
+		return "the log was never compacted there, so a segment is lost"
+	}
+	return ""
 }
 
 // readableUpTo moves ReadableBelow, until it has come to where something cannot

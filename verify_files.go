@@ -30,7 +30,7 @@ func (v *verification) directory() error {
 		return v.notALog(entries)
 	}
 	v.writer = !v.mine && v.held()
-	v.cleanedTo = v.cleaned()
+	v.history, v.orphans = v.past(), found.orphans
 	jobs := make([]*segmentCheck, len(found.bases))
 	for i, base := range found.bases {
 		jobs[i] = v.newSegmentCheck(base, found.suffix[base])
@@ -78,12 +78,27 @@ func (v *verification) measure(jobs []*segmentCheck) error {
 	return nil
 }
 
-// cleaned is up to where compaction has been in this log, ours or a broker's: below,
-// missing offsets are its work.
-func (v *verification) cleaned() int64 {
+// history is what is known of a log's past that explains missing offsets.
+type history struct {
+	// cleanedTo is up to where compaction has been in this log, ours or a broker's:
+	// below, missing offsets are its work.
+	cleanedTo int64
+	// explained is up to where offsets that are missing between segments are known to
+	// be no loss.
+	explained int64
+	// closed is up to where we have written the log without leaving out an offset but
+	// those. A gap above it is how a power loss leaves a log. 0 if nobody knows.
+	closed int64
+}
+
+func (v *verification) past() history {
 	files := checkpoint.StateFiles{FS: v.opts.FS, Dir: v.dir}
 	state, _ := files.Read() // not there, or damaged: then it is not known
-	return max(state.FirstDirty, v.cleanedByBroker())
+	return history{
+		cleanedTo: max(state.FirstDirty, v.cleanedByBroker()),
+		explained: max(state.GapsBelow, state.LogStartOffset),
+		closed:    state.RecoveryPoint,
+	}
 }
 
 func (v *verification) cleanedByBroker() int64 {

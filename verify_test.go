@@ -704,7 +704,7 @@ func TestASegmentWithoutBatchesIsAGap(t *testing.T) {
 	v.write(layout.TimeIndexName(8), nil)
 	r := v.verify(VerifyOptions{})
 	require.Equal(t, []string{
-		"warning segment_gap " + layout.LogName(8) + ": offsets 8 to 15 are missing before the next segment: compacted away, or lost",
+		"damage segment_gap " + layout.LogName(8) + ": offsets 8 to 15 are missing before the next segment: the log was never compacted there, so a segment is lost",
 	}, lines(r))
 
 	v.remove(layout.LogName(8))

@@ -26,6 +26,10 @@ func (s *Segment) SeekBelow(c *Scanner, offset int64, b Bound) error {
 	entry := s.floor(offset)
 	c.Reset(s, entry.Position, end)
 	c.Bound(b)
+	if end == 0 && b.Sealed && s.open.index != nil && s.open.index.Len() > 0 {
+		// Compaction leaves no entries in the index of a segment that it has emptied.
+		return s.corrupt(0, 0, s.base, b.Upper-1, errEmptied)
+	}
 	if entry.Position > 0 && !c.holds(entry.Offset) {
 		c.Reset(s, 0, end)
 		c.Bound(b)
@@ -36,6 +40,8 @@ func (s *Segment) SeekBelow(c *Scanner, offset int64, b Bound) error {
 	}
 	return s.SeekBehind(c, offset, err)
 }
+
+var errEmptied = errors.New("the log is empty, but its index is not")
 
 // holds moves to the batch that holds the offset of an index entry, which is the
 // present one or, if several were appended as one set, one of the next, and reports

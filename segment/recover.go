@@ -39,6 +39,9 @@ type Recovery struct {
 	// the last entry. Before such a segment is sealed there must be room, or it is to be
 	// left without: see Unindex.
 	NoRoom bool
+	// Emptied is true for a log without a byte whose index had entries, which Reindex
+	// finds: someone has emptied it.
+	Emptied bool
 }
 
 // RecoverOptions are choices for Recover.
@@ -262,6 +265,7 @@ func (s *Segment) Reindex(o ReindexOptions) (Recovery, error) {
 	var r Recovery
 	if err == nil {
 		s.size.Store(fi.Size())
+		emptied := fi.Size() == 0 && s.hasEntries()
 		p := replay{s: s, visit: o.Visit, overflowBelow: min(o.OverflowBelow, s.base+maxOverflow)}
 		if o.DryRun {
 			err = p.count()
@@ -269,11 +273,22 @@ func (s *Segment) Reindex(o ReindexOptions) (Recovery, error) {
 			err = p.rebuild(true, true)
 		}
 		r = p.out
+		r.Emptied = emptied
 	}
 	if err := errors.Join(err, s.closeFilesLocked()); err != nil {
 		return r, fmt.Errorf("reindex segment %d: %w", s.base, err)
 	}
 	return r, nil
+}
+
+// hasEntries reports whether the index that is there leads into a log that has bytes.
+func (s *Segment) hasEntries() bool {
+	ix := usable(index.OpenReadOnly(s.indexPath(), s.base, s.indexOptions()))
+	if ix == nil {
+		return false
+	}
+	defer ix.Close()
+	return ix.Len() > 0
 }
 
 // rebuildIndexesLocked makes the named indexes anew from the log of a sealed
