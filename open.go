@@ -1,10 +1,8 @@
 package seglog
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -893,7 +891,7 @@ func (l *Log) overlapped(segments []*segment.Segment) error {
 		if s.NextOffset() <= next.Base() {
 			continue
 		}
-		last, damage, err := lastBelow(s, next.Base())
+		last, damage, err := lastOf(s, next.Base())
 		switch {
 		case err != nil:
 			return err
@@ -902,40 +900,40 @@ func (l *Log) overlapped(segments []*segment.Segment) error {
 		case last >= next.Base():
 			damage = &OverlapError{Segment: s.Base(), LastOffset: last, Next: next.Base()}
 		}
-		l.recovery.Damaged = append(l.recovery.Damaged, damage)
+		if damage != nil {
+			l.recovery.Damaged = append(l.recovery.Damaged, damage)
+		}
 	}
 	return nil
 }
 
-// lastBelow is the last offset of a segment, which should lie below upper, as readers
-// take it: a batch whose base offset is wrong is damage to them, and the first is
-// returned.
-func lastBelow(s *segment.Segment, upper int64) (last int64, damage, err error) {
+// lastOf is the last offset of a segment, which should lie below upper. A single batch
+// above, for which there was room below, is one whose base offset is wrong: it does not
+// count, and is returned as damage.
+func lastOf(s *segment.Segment, upper int64) (last int64, moved, err error) {
 	if err := s.Acquire(); err != nil {
 		return 0, nil, err
 	}
 	defer s.Release()
-	var c segment.Scanner
-	c.Reset(s, 0, s.View().Size)
-	c.Bound(segment.Bound{Upper: upper, Sealed: true})
-	for last = s.Base() - 1; ; {
-		h, err := c.Header()
-		if err == nil {
-			last = max(last, h.LastOffset)
-			c.Advance()
-			continue
+	below, above := s.Base()-1, 0
+	last = below
+	err = s.Headers(func(h record.Summary) {
+		if last = h.LastOffset; last < upper {
+			below = last
+			return
 		}
-		if errors.Is(err, ErrCorrupt) {
-			damage = cmp.Or(damage, err)
-			err = c.SkipDamage()
+		if above++; above == 1 && upper-below > h.LastOffset-h.BaseOffset+1 {
+			moved = &CorruptionError{
+				File: s.Name(), BaseOffset: s.Base(), Position: s.View().Size - int64(h.Size), Length: int64(h.Size), // it is the last one
+				FirstOffset: h.BaseOffset, LastOffset: h.LastOffset,
+				Err: fmt.Errorf("offsets up to %d, want them below %d", h.LastOffset, upper),
+			}
 		}
-		if errors.Is(err, io.EOF) {
-			return last, damage, nil
-		}
-		if err != nil {
-			return last, damage, err
-		}
+	})
+	if moved != nil && above == 1 {
+		return below, moved, err
 	}
+	return last, nil, err
 }
 
 // endAt makes segment i the last one. Those behind it are set aside, not

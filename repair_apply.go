@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/layout"
@@ -23,6 +24,9 @@ const unknownOffset = math.MaxInt64
 // can be opened, and repaired again to the same result.
 func (r *repair) apply() error {
 	if err := errors.Join(r.smallFiles(), r.secure()); err != nil {
+		return err
+	}
+	if err := r.dropOrphans(); err != nil {
 		return err
 	}
 	for i, out := range r.segments {
@@ -70,6 +74,14 @@ func (r *repair) secure() error {
 		if !l.ours || r.report.End > last.next || len(r.report.Removed)+len(r.report.Gaps) > 0 {
 			st.GapsBelow = r.report.End
 		}
+	})
+}
+
+// dropOrphans removes what is left of lost segments, after the state has said that their
+// offsets are missing.
+func (r *repair) dropOrphans() error {
+	return r.log.removeFiles(r.dir.orphans, func(f layout.File) bool {
+		return slices.ContainsFunc(r.report.Gaps, func(gap OffsetRange) bool { return f.Base >= gap.First && f.Base < gap.Next })
 	})
 }
 

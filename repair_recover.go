@@ -305,7 +305,7 @@ func (r *recovering) gapBefore(base int64) error {
 		i, _ := slices.BinarySearch(r.dir.bases, base)
 		return r.leaveOut(DamagedRange{
 			File: r.name(i - 1), Position: r.sizes[i-1], FirstOffset: gap.First, LastOffset: gap.Next - 1,
-			Kind: "segment_gap", Reason: "the segment that held them is lost",
+			Kind: "segment_gap", Reason: "the segment behind this one is lost",
 		})
 	}
 	return nil

@@ -13,6 +13,9 @@ type SegmentInfo struct {
 	// offset of the segment behind, or the log end. Compaction may have left
 	// fewer records between the two than their difference.
 	BaseOffset, NextOffset int64
+	// LastOffset is that of the last batch, BaseOffset-1 if there is none: what lies
+	// between it and NextOffset is nowhere.
+	LastOffset int64
 	// Size is the length of the log in bytes.
 	Size int64
 	// IndexEntries and TimeIndexEntries count index entries; 0 where an index
@@ -44,6 +47,9 @@ func (l *Log) Segments() ([]SegmentInfo, error) {
 		}
 		info.Active = s == set.active
 		info.NextOffset = end
+		if info.Active {
+			info.LastOffset = max(end, s.Base()) - 1
+		}
 		if n := len(infos); n > 0 {
 			infos[n-1].NextOffset = s.Base()
 		}
@@ -68,6 +74,9 @@ func (l *Log) describe(s *segment.Segment) (SegmentInfo, error) {
 	var c segment.Scanner
 	newest, err := s.LargestTimestamp(&c)
 	info.MaxTimestamp = newest.Timestamp
+	if err == nil {
+		info.LastOffset, err = s.LastOffset(&c)
+	}
 	return info, err
 }
 

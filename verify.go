@@ -196,6 +196,7 @@ type verification struct {
 
 	history               // of the log, which explains gaps
 	orphans []layout.File // index files whose log is gone
+	telling []int64       // bases of those that tell of a lost segment
 
 	tail    *segmentCheck  // of the last segment, when a directory is checked
 	ended   bool           // tail was compared with a state file
@@ -452,6 +453,7 @@ func (v *verification) loss(before *segmentCheck, missing OffsetRange) string {
 	}
 	for _, f := range v.orphans {
 		if f.Base >= missing.First && f.Base < missing.Next && !v.writer {
+			v.telling = append(v.telling, f.Base)
 			return fmt.Sprintf("they were in a segment of which %s is left", f.Name)
 		}
 	}

@@ -152,7 +152,10 @@ func (v *verification) others(entries []fs.DirEntry, verdict verdict, found dire
 func (v *verification) other(f layout.File, found directory) error {
 	switch f.Kind {
 	case layout.OffsetIndex, layout.TimeIndex, layout.TxnIndex:
-		if !slices.Contains(found.bases, f.Base) {
+		switch {
+		case slices.Contains(v.telling, f.Base):
+			return v.about(Warning, "orphan", f.Name, "the log of that name is lost")
+		case !slices.Contains(found.bases, f.Base):
 			return v.about(Warning, "orphan", f.Name, "there is no log of that name: removed when the log is next opened for writing")
 		}
 		return nil

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"io"
+	"math"
 
 	"github.com/seglog/seglog/index"
 	"github.com/seglog/seglog/record"
@@ -238,6 +239,35 @@ func (s *Segment) newestBehind(c *Scanner, newest *TimestampOffset) error {
 		default:
 			return err
 		}
+	}
+}
+
+// LastOffset is the last offset of the last batch, one below the base if there is none.
+// The segment must be acquired. Headers are read from the last entry of the index on;
+// what cannot be a batch is stepped over.
+func (s *Segment) LastOffset(c *Scanner) (int64, error) {
+	size := s.size.Load()
+	c.Reset(s, s.floor(math.MaxInt64).Position, size)
+	if _, err := c.Header(); errors.Is(err, ErrCorrupt) {
+		c.Reset(s, 0, size) // the index may have led astray
+	}
+	last := s.base - 1
+	for {
+		h, err := c.Header()
+		switch {
+		case err == nil:
+			last = h.LastOffset
+			c.Advance()
+			continue
+		case errors.Is(err, ErrCorrupt):
+			if err = c.SkipDamage(); err == nil {
+				continue
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return last, nil
+		}
+		return last, err
 	}
 }
 

@@ -112,6 +112,8 @@ type catter struct {
 	left   int64 // how many records may still be printed
 	damage error
 	line   []byte
+
+	missing []seglog.OffsetRange // lost from the middle of the log
 }
 
 func (c *catter) run(ctx context.Context) error {
@@ -145,6 +147,11 @@ func (c *catter) print(ctx context.Context, to int64) error {
 	if c.next >= to || c.left == 0 {
 		return nil
 	}
+	stats, err := c.log.Stats()
+	if err != nil {
+		return err
+	}
+	c.missing = stats.Recovery.Missing
 	opts := seglog.IterOptions{To: to, SkipDamaged: true, Control: c.control}
 	for r, err := range c.log.Records(ctx, c.next, &opts) {
 		var damaged *seglog.CorruptionError
@@ -158,6 +165,7 @@ func (c *catter) print(ctx context.Context, to int64) error {
 		case err != nil:
 			return err
 		}
+		c.pass(r.Offset)
 		if err := c.record(&r); err != nil {
 			return err
 		}
@@ -166,8 +174,19 @@ func (c *catter) print(ctx context.Context, to int64) error {
 			return nil
 		}
 	}
+	c.pass(to)
 	c.next = to
 	return nil
+}
+
+// pass tells of what is missing between the last record and the next.
+func (c *catter) pass(next int64) {
+	for _, m := range c.missing {
+		if m.First >= c.next && m.First < next {
+			c.app.sayf("%v are missing: the segment that held them is lost", m)
+			c.damage = ErrDamage
+		}
+	}
 }
 
 func (c *catter) record(r *seglog.Record) error {

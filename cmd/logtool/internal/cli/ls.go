@@ -27,8 +27,8 @@ func newLsCommand(app *App) *cobra.Command {
 		Long: `List the segments of a log, or the partitions of a log directory. Nothing is written,
 and a writer or a broker may be at work.
 
-RECORDS is how many offsets a segment has. Compaction leaves fewer records than
-that, and so do transactions; stat counts what is there. LAST TIME is the largest
+RECORDS is how many offsets a segment has, from its first to its last. Compaction
+leaves fewer records than that, and so do transactions; stat counts what is there. LAST TIME is the largest
 timestamp. INDEX and TIMEINDEX are numbers of entries. STATE says of a log that was
 compacted which segments have been cleaned, and which are dirty; in a log directory
 CLEANED TO and DIRTY say up to which offset, and how much there is to compact.`,
@@ -123,7 +123,7 @@ func (l *listing) segments(segments []seglog.SegmentInfo, from, to int64) error 
 		part := l.part(s)
 		if out.JSON() {
 			obj := out.Object("segment").Int("base_offset", s.BaseOffset).Int("next_offset", s.NextOffset).
-				Int("records", s.NextOffset-s.BaseOffset).Int("size", s.Size).
+				Int("records", s.LastOffset+1-s.BaseOffset).Int("size", s.Size).
 				Int("index_entries", int64(s.IndexEntries)).Int("time_index_entries", int64(s.TimeIndexEntries)).
 				Time("first_time", first).Time("last_time", s.MaxTimestamp).String("state", state)
 			if part != "" {
@@ -134,7 +134,7 @@ func (l *listing) segments(segments []seglog.SegmentInfo, from, to int64) error 
 			if part != "" {
 				state += ", " + part
 			}
-			err = table.Row(s.BaseOffset, s.NextOffset, s.NextOffset-s.BaseOffset, out.Size(s.Size), s.IndexEntries,
+			err = table.Row(s.BaseOffset, s.NextOffset, s.LastOffset+1-s.BaseOffset, out.Size(s.Size), s.IndexEntries,
 				s.TimeIndexEntries, timeTextSeconds(first), timeTextSeconds(s.MaxTimestamp), state)
 		}
 		if err != nil {

@@ -78,6 +78,11 @@ func (o *repairOptions) tell(r seglog.RepairReport) error {
 			return err
 		}
 	}
+	for _, m := range r.Gaps {
+		if err := out.Linef("%s", out.Paint(Bad, fmt.Sprintf("%v are lost with the segment that held them; the gap %s", m, o.word("is no damage any more", "would be accepted")))); err != nil {
+			return err
+		}
+	}
 	for _, name := range r.Rebuilt {
 		if err := out.Linef("%s %s", o.word("made anew", "to be made anew"), name); err != nil {
 			return err
@@ -132,6 +137,11 @@ func (o *repairOptions) emit(r seglog.RepairReport) error {
 	}
 	if m := r.Missing; m.First < m.Next {
 		if err := out.Emit(out.Object("missing").Int("first_offset", m.First).Int("last_offset", m.Next-1)); err != nil {
+			return err
+		}
+	}
+	for _, m := range r.Gaps {
+		if err := out.Emit(out.Object("gap").Int("first_offset", m.First).Int("last_offset", m.Next-1)); err != nil {
 			return err
 		}
 	}

@@ -68,6 +68,10 @@ func (o *statOptions) run(ctx context.Context, app *App, dir string) error {
 		return err
 	}
 	s.damage = max(s.damage, int64(len(s.stats.Recovery.Damaged))) // headers may not tell
+	for _, m := range s.stats.Recovery.Missing {
+		s.damage++
+		app.sayf("%v are missing: the segment that held them is lost", m)
+	}
 	s.surroundings(segments[len(segments)-1])
 	if d, err := log.Dirtiness(); err == nil && d.FirstDirty > s.stats.Start {
 		s.dirtiness, s.cleaned = d, true
@@ -123,6 +127,10 @@ func (s *figures) count(ctx context.Context, segments []seglog.SegmentInfo) erro
 		}
 		if err != nil {
 			return err
+		}
+		if info.Size == 0 && info.IndexEntries > 0 && !info.Active {
+			s.damage++
+			s.app.sayf("%s: the log is empty, but its index is not", path)
 		}
 		done += info.Size
 		s.last = max(s.last, info.MaxTimestamp)

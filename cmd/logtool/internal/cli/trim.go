@@ -250,7 +250,7 @@ func (o *trimOptions) tell(t trimmed) error {
 		deleted, is = "would delete", "would be"
 	}
 	for _, s := range t.segments {
-		records := s.NextOffset - s.BaseOffset
+		records := s.LastOffset + 1 - s.BaseOffset
 		var err error
 		if out.JSON() {
 			err = out.Emit(out.Object("deleted_segment").Int("base_offset", s.BaseOffset).Int("next_offset", s.NextOffset).
