@@ -99,7 +99,7 @@ func (s Severity) String() string {
 //	orphan               a file of a segment that has no log (Warning)
 //	leftover             a file that waits to be removed or replaced (Note)
 //	set_aside            a .cut file, which keeps what was taken out of the log (Note)
-//	foreign_name         not a file of a log: left alone (Note)
+//	foreign_name         not a file of a log: left alone (Note, or Warning if it is a pipe or the like in its place)
 type Problem struct {
 	Severity Severity
 	Kind     string

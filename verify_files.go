@@ -123,6 +123,7 @@ func (v *verification) others(entries []fs.DirEntry, verdict verdict, found dire
 	for _, f := range verdict.remove {
 		dead[f.Name] = true
 	}
+	l := &Log{dir: v.dir, opts: Options{FS: v.opts.FS}}
 	for _, e := range entries {
 		f, ours := layout.ParseFile(e.Name())
 		var err error
@@ -132,8 +133,8 @@ func (v *verification) others(entries []fs.DirEntry, verdict verdict, found dire
 			err = v.about(Note, "set_aside", e.Name(), "what a recovery or a repair took out of the log and kept: left alone")
 		case !ours:
 			err = v.about(Note, "foreign_name", e.Name(), "not the name of a file of a log: left alone")
-		case !e.Type().IsRegular():
-			err = v.about(Note, "foreign_name", e.Name(), "not a regular file: left alone")
+		case !e.Type().IsRegular() && !l.isFile(e):
+			err = v.irregular(e)
 		case dead[f.Name] && f.State == layout.Live:
 			err = v.about(Note, "leftover", f.Name, "a swap file replaces it when the log is next opened for writing")
 		case dead[f.Name]:
@@ -146,6 +147,15 @@ func (v *verification) others(entries []fs.DirEntry, verdict verdict, found dire
 		}
 	}
 	return nil
+}
+
+// irregular is for what has the name of a file and is none.
+func (v *verification) irregular(e fs.DirEntry) error {
+	severity := Note
+	if !e.IsDir() {
+		severity = Warning // it is where a file should be
+	}
+	return v.about(severity, "foreign_name", e.Name(), "not a regular file: left alone")
 }
 
 // other checks a file that is in use.

@@ -42,7 +42,7 @@ type entryFile struct {
 // set; a lone entry of zeros is an entry, see package mapped.
 func (e *entryFile) open(fsys vfs.FS, path, name string, size int, padded bool) error {
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, vfs.ErrNotRegular) { // the directory listing tells of it
 		return nil
 	}
 	if err != nil {
@@ -50,7 +50,7 @@ func (e *entryFile) open(fsys vfs.FS, path, name string, size int, padded bool) 
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		return f.Close() // the directory listing tells of it
+		return f.Close() // likewise
 	}
 	if err != nil {
 		return errors.Join(err, f.Close())

@@ -10,7 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// openFile looks first what it opens: a pipe without a writer would not let go of the
+// caller, and no signal would end him, and a device may do anything.
 func openFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	const special = fs.ModeNamedPipe | fs.ModeSocket | fs.ModeDevice | fs.ModeIrregular
+	if fi, err := os.Stat(name); err == nil && fi.Mode()&special != 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: ErrNotRegular}
+	}
 	return os.OpenFile(name, flag, perm)
 }
 

@@ -147,6 +147,10 @@ var (
 	// ErrMapped means that the system refuses to change the length of a file
 	// while it is mapped. The same call works after Unmap.
 	ErrMapped = errors.New("file is mapped")
+
+	// ErrNotRegular means that a pipe, a socket or a device is where a file should be.
+	// It is not opened: that could wait for ever.
+	ErrNotRegular = errors.New("not a regular file")
 )
 
 // LockError reports a lock that someone else holds. errors.Is(err, ErrLocked)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,26 +36,27 @@ type dumpOptions struct {
 func newDumpCommand(app *App) *cobra.Command {
 	var opts dumpOptions
 	cmd := &cobra.Command{
-		Use:   "dump DIR|FILE",
+		Use:   "dump DIR|FILE...",
 		Short: "batches, records or index entries as stored",
-		Long: `Show what a file holds as it is stored: the batches of a log, the entries of an
-index, the lines of a checkpoint. A directory stands for its .log files.
+		Long: `Show what files hold as it is stored: the batches of a log, the entries of an index,
+the lines of a checkpoint. A directory stands for its .log files.
 
 Damage is shown where it is, and the dump goes on behind it. A batch that is
 being written, or that a crash has cut off, ends the last segment of a log and
 is not damage.`,
 		Example: `  logtool dump orders-0 --from 41022 -n 2 --records
-  logtool dump orders-0/00000000000000041022.index -n 2`,
+  logtool dump orders-0/00000000000000041022.index -n 2
+  logtool dump --kafka orders-0/*.index`,
 		GroupID:           groupInspect,
-		Args:              oneArg("DIR|FILE"),
-		ValidArgsFunction: completePath,
+		Args:              someArgs("DIR|FILE"),
+		ValidArgsFunction: completePaths,
 		Annotations: exitStatus("0 nothing wrong was met, 1 could not read, 2 usage, 3 damage was met,\n" +
 			"4 there is no such offset."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := opts.check(app, cmd); err != nil {
 				return err
 			}
-			return opts.run(cmd.Context(), app, args[0])
+			return opts.run(cmd.Context(), app, args)
 		},
 	}
 	flags := cmd.Flags()
@@ -82,28 +84,67 @@ func (o *dumpOptions) check(app *App, cmd *cobra.Command) error {
 	return nil
 }
 
-func (o *dumpOptions) run(ctx context.Context, app *App, path string) error {
-	info, err := app.FS.Stat(path)
-	if err != nil {
-		return err
-	}
-	files := []string{path}
-	if info.IsDir() {
-		if files, err = o.logsOf(app, path); err != nil {
+func (o *dumpOptions) run(ctx context.Context, app *App, paths []string) error {
+	var things []dumped
+	var all []string
+	for _, path := range paths {
+		thing, err := o.find(app, path)
+		if err != nil {
 			return err
 		}
+		things, all = append(things, thing), append(all, thing.files...)
 	}
 	if o.kafka {
-		return o.asKafka(app, files)
+		return o.asKafka(app, all)
 	}
 	d := &dumper{ctx: ctx, app: app, out: app.Out, opts: o, left: o.limit}
-	if err := d.all(path, info.IsDir(), files); err != nil {
-		return err
+	damaged, places := "", int64(0)
+	for _, thing := range things {
+		if d.left == 0 {
+			break
+		}
+		if err := d.title(thing, len(things)); err != nil {
+			return err
+		}
+		if err := d.all(thing.path, thing.isDir, thing.files); err != nil {
+			return err
+		}
+		if d.damage > places {
+			damaged, places = cmp.Or(damaged, thing.path), d.damage
+		}
 	}
 	if d.damage > 0 {
-		return Hint(Damagef("%s: %s damaged", path, plural(d.damage, "place is", "places are")), "logtool verify "+path)
+		return Hint(Damagef("%s: %s damaged", damaged, plural(d.damage, "place is", "places are")), "logtool verify "+damaged)
 	}
 	return nil
+}
+
+// dumped is what one argument names.
+type dumped struct {
+	path  string
+	isDir bool
+	files []string // itself, or the logs in it
+}
+
+func (o *dumpOptions) find(app *App, path string) (dumped, error) {
+	info, err := app.FS.Stat(path)
+	if err != nil {
+		return dumped{}, err
+	}
+	if !info.IsDir() {
+		return dumped{path: path, files: []string{path}}, nil
+	}
+	files, err := o.logsOf(app, path)
+	return dumped{path, true, files}, err
+}
+
+// title names a file that is one of several; a log does by itself.
+func (d *dumper) title(thing dumped, of int) error {
+	f, _ := layout.ParseFile(filepath.Base(thing.path))
+	if of < 2 || thing.isDir || f.Kind == layout.Log || d.out.JSON() {
+		return nil
+	}
+	return d.out.Linef("%s", d.out.Paint(Head, escaped(thing.path)))
 }
 
 // logsOf lists the logs in a directory. Only names that a log has to the letter

@@ -68,10 +68,14 @@ func writeCommands(w io.Writer, root *cobra.Command) {
 	fmt.Fprintf(w, "Usage: %s COMMAND [flags]\n", root.Name())
 	for _, group := range root.Groups() {
 		var lines []string
+		width := 0
+		for _, cmd := range root.Commands() {
+			width = max(width, len(cmd.Name()))
+		}
 		for _, cmd := range root.Commands() {
 			if cmd.GroupID == group.ID && cmd.IsAvailableCommand() {
 				args := strings.TrimPrefix(cmd.Use, cmd.Name())
-				lines = append(lines, fmt.Sprintf("  %-10s %-14s %s", cmd.Name(), strings.TrimSpace(args), cmd.Short))
+				lines = append(lines, fmt.Sprintf("  %-*s %-14s %s", width, cmd.Name(), strings.TrimSpace(args), cmd.Short))
 			}
 		}
 		if len(lines) > 0 {

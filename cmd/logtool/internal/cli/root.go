@@ -183,6 +183,16 @@ func oneArg(name string) cobra.PositionalArgs {
 	}
 }
 
+// someArgs wants one argument or more.
+func someArgs(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("missing argument %s", name)
+		}
+		return nil
+	}
+}
+
 // noArgs wants none.
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
