@@ -329,6 +329,11 @@ func TestABatchThatMayNotBeStoredIsRefused(t *testing.T) {
 		{"gaps between its offsets", func([]byte) []byte {
 			return batchAt(t, record.BuilderOptions{}, at(0, 1, "a"), at(2, 1, "b"))
 		}},
+		{"a time before 1970", func(b []byte) []byte {
+			first := int64(-3)
+			binary.BigEndian.PutUint64(b[27:], uint64(first))
+			return setCRC(b)
+		}},
 		{"magic 1", func([]byte) []byte { return legacyMessage(1, 0, 1, 0, nil, []byte("v")) }},
 		{"magic 0", func([]byte) []byte { return legacyMessage(0, 0, 1, 0, nil, []byte("v")) }},
 		{"magic 3", func(b []byte) []byte { b[16] = 3; return b }},

@@ -270,8 +270,11 @@ func (w *walk) await() error {
 	if err != nil {
 		return err
 	}
-	if truncated {
-		return w.noticeTruncation()
+	if !truncated {
+		return nil
+	}
+	if err := w.noticeTruncation(); err != nil {
+		return fmt.Errorf("records: %w", err)
 	}
 	return nil
 }
@@ -283,7 +286,7 @@ func (w *walk) noticeTruncation() error {
 	w.generation, w.aimed = generation, false
 	w.aborted.to = w.aborted.from // what it knows may be about other records
 	if w.from > to {
-		return fmt.Errorf("records: %w", &TruncationError{Offset: w.from, TruncatedTo: to, End: w.log.end.Load()})
+		return &TruncationError{Offset: w.from, TruncatedTo: to, End: w.log.end.Load()}
 	}
 	if !w.opts.Follow {
 		w.to = min(w.to, w.log.end.Load())

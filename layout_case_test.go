@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +104,7 @@ func TestOptionsOutOfRangeAreRefusedByName(t *testing.T) {
 		var option *seglog.OptionError
 		require.ErrorAs(t, err, &option)
 		require.Equal(t, tt.field, option.Field)
+		require.Equal(t, 1, strings.Count(err.Error(), "option "), "nothing else is to blame: %v", err)
 		require.NoDirExists(t, dir)
 	}
 }

@@ -229,7 +229,7 @@ func (o Options) resolve() (Options, error) {
 	return o, errors.Join(
 		inRange("SegmentBytes", o.SegmentBytes, minSegmentBytes, segment.MaxBytes),
 		inRange("SegmentAge", o.SegmentAge, time.Millisecond, math.MaxInt64),
-		inRange("SegmentJitter", o.SegmentJitter, 0, o.SegmentAge),
+		inRange("SegmentJitter", o.SegmentJitter, 0, max(o.SegmentAge, 0)), // of an age that is refused it says nothing
 		inRange("SegmentIndexBytes", o.SegmentIndexBytes, minIndexBytes, math.MaxInt32),
 		inRange("IndexIntervalBytes", o.IndexIntervalBytes, 1, math.MaxInt32),
 		inRange("MaxMessageBytes", o.MaxMessageBytes, record.HeaderSize, math.MaxInt32),

@@ -127,6 +127,7 @@ func TestAnIterationNoticesThatWhatItReadWasReplaced(t *testing.T) {
 			var truncated *seglog.TruncationError
 			require.ErrorAs(t, end, &truncated)
 			require.Equal(t, c.want, truncated)
+			require.Equal(t, 1, strings.Count(end.Error(), "records: "), end.Error())
 			require.ErrorIs(t, end, seglog.ErrTruncated)
 		})
 	}

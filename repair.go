@@ -53,6 +53,9 @@ type RepairReport struct {
 	Gaps []OffsetRange
 	// Left is what else is wrong and stays: the first thousand things.
 	Left []Problem
+	// Damage is how many of the problems that were found Verify calls so. Without any,
+	// what is to be done costs no record, and opening the log for writing does it too.
+	Damage int
 	// Batches and Records count what is in the log after the repair, and End is
 	// its log end offset.
 	Batches, Records, End int64
@@ -232,7 +235,7 @@ func (r *repair) plan() (err error) {
 	if r.noEpochs {
 		r.report.Rebuilt = append(r.report.Rebuilt, layout.LeaderEpochCheckpointName)
 	}
-	r.report.Left, r.report.Gaps = r.left, r.gaps
+	r.report.Left, r.report.Gaps, r.report.Damage = r.left, r.gaps, r.damage
 	r.report.End = r.end()
 	return nil
 }

@@ -69,6 +69,7 @@ type findings struct {
 	sizes       []int64 // of the logs; what is written later is not looked at
 	done, total int64   // bytes read, and to be read
 	writer      bool    // someone else is writing
+	damage      int     // problems that Verify calls so
 	goodBatches int64   // by Verify's count
 
 	bad      map[int64][]stretch // of logs, by base offset, in order
@@ -126,7 +127,7 @@ func (f *findings) look() error {
 	if err := errors.Join(err, errors.Join(v.errs...)); err != nil {
 		return err
 	}
-	f.done, f.writer, f.goodBatches = bytes, v.writer, f.goodBatches+v.report.Batches
+	f.done, f.writer, f.damage, f.goodBatches = bytes, v.writer, v.report.Damage, f.goodBatches+v.report.Batches
 	for i := f.meant.first; i < f.meant.end; i++ {
 		if err := f.settle(i); err != nil {
 			return err

@@ -131,7 +131,10 @@ func (r *recovering) run(ctx context.Context, dir, newDir string) error {
 		return err
 	}
 	r.writer.log = r.out
-	if err = errors.Join(makeDirectory(r.out.opts.FS, r.out.dir), r.out.lock()); err == nil {
+	if err = makeDirectory(r.out.opts.FS, r.out.dir); err == nil {
+		err = r.out.lock()
+	}
+	if err == nil {
 		err = r.copy()
 	}
 	if err != nil {
@@ -244,9 +247,10 @@ func (r *recovering) copy() (err error) {
 }
 
 // gapsBelow is up to where the copy may have gaps between its segments: those that the
-// log had, and what was left out.
+// log had, and what was left out, or where a segment was parted.
 func (r *recovering) gapsBelow() int64 {
-	if !r.log.ours || len(r.report.LeftOut) > 0 {
+	parted := func(base int64) bool { return !slices.Contains(r.dir.bases, base) }
+	if !r.log.ours || len(r.report.LeftOut) > 0 || slices.ContainsFunc(r.writer.bases, parted) {
 		return r.report.End
 	}
 	v := &verification{dir: r.log.dir, opts: VerifyOptions{FS: r.log.opts.FS}}

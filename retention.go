@@ -119,7 +119,7 @@ func (l *Log) applyRetention(ctx context.Context, res *RetentionResult) error {
 		return nil
 	}
 	if o.RetentionBytes >= 0 {
-		total, err := l.Size()
+		total, err := l.size()
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (l *Log) retain(ctx context.Context, decide decider, res *RetentionResult) 
 }
 
 func (l *Log) retainUnlessHeld(ctx context.Context, decide decider, res *RetentionResult) error {
-	total, err := l.Size()
+	total, err := l.size()
 	if err != nil {
 		return err
 	}
@@ -353,12 +353,19 @@ func (l *Log) detachOldest(gone []*segment.Segment, activeSize int64) (int, erro
 
 // Size is the number of bytes in the .log files.
 func (l *Log) Size() (int64, error) {
+	if l.closed.Load() {
+		return 0, fmt.Errorf("size: %w", ErrClosed)
+	}
+	return l.size()
+}
+
+func (l *Log) size() (int64, error) {
 	var total int64
 	set := l.set.Load()
 	for s := range set.ascending() {
 		n, err := s.Size()
 		if errors.Is(err, fs.ErrNotExist) && l.set.Load() != set {
-			return l.Size() // removed meanwhile
+			return l.size() // removed meanwhile
 		}
 		if err != nil {
 			return 0, err

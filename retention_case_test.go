@@ -279,6 +279,10 @@ func TestCloseReturnsWhileAnIterationIsOpen(t *testing.T) {
 	require.ErrorIs(t, l.Sync(), seglog.ErrClosed)
 	_, _, err = l.OffsetForTime(1)
 	require.ErrorIs(t, err, seglog.ErrClosed)
+	_, err = l.Stats()
+	require.ErrorIs(t, err, seglog.ErrClosed)
+	_, err = l.Size()
+	require.ErrorIs(t, err, seglog.ErrClosed)
 	_, err = l.Segments()
 	require.ErrorIs(t, err, seglog.ErrClosed)
 }

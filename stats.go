@@ -101,7 +101,10 @@ type Stats struct {
 
 // Stats returns figures of the log.
 func (l *Log) Stats() (Stats, error) {
-	size, err := l.Size()
+	if l.closed.Load() {
+		return Stats{}, fmt.Errorf("stats: %w", ErrClosed)
+	}
+	size, err := l.size()
 	if err != nil {
 		return Stats{}, fmt.Errorf("stats: %w", err)
 	}

@@ -70,6 +70,8 @@ func (r *rules) check(i int, rec *Record) {
 	switch {
 	case r.keyed && rec.Key == nil:
 		r.broken = append(r.broken, RecordError{i, errNoKey})
+	case r.timed && rec.Timestamp < 0 && rec.Timestamp != record.NoTimestamp: // as Kafka's MemoryRecordsBuilder.java
+		r.broken = append(r.broken, RecordError{i, fmt.Errorf("%w: %d, want 0 or above, or -1 for none", ErrInvalidTimestamp, rec.Timestamp)})
 	case r.timed && rec.Timestamp != record.NoTimestamp && (rec.Timestamp < r.oldest || rec.Timestamp > r.youngest):
 		r.broken = append(r.broken, RecordError{i, fmt.Errorf("%w: %d, want %d to %d", ErrInvalidTimestamp, rec.Timestamp, r.oldest, r.youngest)})
 	}

@@ -282,7 +282,7 @@ func TestCommitAsyncBeforeCloseIsSent(t *testing.T) {
 	h.writeN(orders, 0, 5)
 	c := h.assigned(h.grouped(Options{OffsetReset: Earliest, ManualCommit: true}), orders)
 	require.Len(t, poll(t, c), 5)
-	var result error = ErrNoGroup
+	result := ErrNoGroup
 	require.NoError(t, c.CommitAsync(nil, func(err error) { result = err }))
 	require.NoError(t, c.Close())
 	require.NoError(t, result)

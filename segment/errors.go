@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -36,10 +37,13 @@ type CorruptionError struct {
 
 func (e *CorruptionError) Error() string {
 	msg := fmt.Sprintf("%s: position %d", e.File, e.Position)
+	cause := e.Err.Error()
 	if e.FirstOffset >= 0 {
-		msg += fmt.Sprintf(", offset %d", e.FirstOffset)
+		at := fmt.Sprintf("offset %d", e.FirstOffset)
+		msg += ", " + at
+		cause = strings.TrimPrefix(cause, at+": ") // a codec's error names it too
 	}
-	return msg + ": " + e.Err.Error()
+	return msg + ": " + cause
 }
 
 // Unwrap makes errors.Is match ErrCorrupt and the cause.

@@ -117,6 +117,13 @@ func (app *App) Verbosef(format string, args ...any) {
 	}
 }
 
+// suggest says on stderr, unless -q, what to do about what was found.
+func (app *App) suggest(try string) {
+	if !app.quiet {
+		fmt.Fprintf(app.stderrAfterOut(), "try: %s\n", try)
+	}
+}
+
 // sayf writes one line to stderr, behind the results that came before it: on a
 // terminal both are seen in the order in which they were written.
 func (app *App) sayf(format string, args ...any) {

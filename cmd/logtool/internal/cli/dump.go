@@ -39,7 +39,8 @@ func newDumpCommand(app *App) *cobra.Command {
 		Use:   "dump DIR|FILE...",
 		Short: "batches, records or index entries as stored",
 		Long: `Show what files hold as it is stored: the batches of a log, the entries of an index,
-the lines of a checkpoint. A directory stands for its .log files.
+the lines of a checkpoint. A directory stands for its .log files. Of several -n counts
+for each.
 
 Damage is shown where it is, and the dump goes on behind it. A batch that is
 being written, or that a crash has cut off, ends the last segment of a log and
@@ -97,12 +98,10 @@ func (o *dumpOptions) run(ctx context.Context, app *App, paths []string) error {
 	if o.kafka {
 		return o.asKafka(app, all)
 	}
-	d := &dumper{ctx: ctx, app: app, out: app.Out, opts: o, left: o.limit}
+	d := &dumper{ctx: ctx, app: app, out: app.Out, opts: o}
 	damaged, places := "", int64(0)
 	for _, thing := range things {
-		if d.left == 0 {
-			break
-		}
+		d.left = o.limit
 		if err := d.title(thing, len(things)); err != nil {
 			return err
 		}

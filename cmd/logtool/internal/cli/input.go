@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seglog/seglog/record"
@@ -51,11 +52,12 @@ func (p *lineParser) line(text []byte) (record.Record, error) {
 	return r, nil
 }
 
-// json is an object as Object.Record writes it. Keys it does not know are those
-// of a later version.
+// json is an object as Object.Record writes it. A key that it does not know is refused:
+// what has the value under a misspelled one would be stored as a tombstone.
 func (p *lineParser) json(text []byte) (record.Record, error) {
 	var in struct {
 		Type        *string         `json:"type"`
+		Offset      json.RawMessage `json:"offset"` // it gets a new one
 		Time        json.RawMessage `json:"time"`
 		Key         *string         `json:"key"`
 		KeyBase64   []byte          `json:"key_base64"`
@@ -68,7 +70,7 @@ func (p *lineParser) json(text []byte) (record.Record, error) {
 			ValueBase64 []byte  `json:"value_base64"`
 		} `json:"headers"`
 	}
-	if err := json.Unmarshal(text, &in); err != nil {
+	if err := unmarshalObject(text, &in); err != nil {
 		return record.Record{}, fmt.Errorf("not a JSON object of a record: %w", err)
 	}
 	if in.Type != nil && *in.Type != "record" {
@@ -87,6 +89,33 @@ func (p *lineParser) json(text []byte) (record.Record, error) {
 		r.Headers = append(r.Headers, record.Header{Key: string(key), Value: jsonBytes(h.Value, h.ValueBase64)})
 	}
 	return r, nil
+}
+
+// unmarshalObject is json.Unmarshal of an object whose keys are all known.
+func unmarshalObject(text []byte, into any) error {
+	in := json.NewDecoder(bytes.NewReader(text))
+	if first, err := in.Token(); err != nil || first != json.Delim('{') {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = errors.New("want {")
+		}
+		return err
+	}
+	in = json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	err := in.Decode(into)
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &kind):
+		return fmt.Errorf("%s: a %s is not what it may be", kind.Field, kind.Value)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it is cut short")
+	case err != nil:
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if rest := bytes.TrimSpace(text[in.InputOffset():]); len(rest) > 0 {
+		return fmt.Errorf("%q follows it", rest[:min(len(rest), 20)])
+	}
+	return nil
 }
 
 // jsonBytes undoes Object.Bytes.

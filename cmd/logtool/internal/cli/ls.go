@@ -27,11 +27,12 @@ func newLsCommand(app *App) *cobra.Command {
 		Long: `List the segments of a log, or the partitions of a log directory. Nothing is written,
 and a writer or a broker may be at work.
 
-RECORDS is how many offsets a segment has, from its first to its last. Compaction
-leaves fewer records than that, and so do transactions; stat counts what is there. LAST TIME is the largest
-timestamp. INDEX and TIMEINDEX are numbers of entries. STATE says of a log that was
-compacted which segments have been cleaned, and which are dirty; in a log directory
-CLEANED TO and DIRTY say up to which offset, and how much there is to compact.`,
+RECORDS is how many offsets a segment has, up to the last that is in it. Compaction
+leaves fewer records than that, and so do transactions; stat counts what is there.
+LAST TIME is the largest timestamp. INDEX and TIMEINDEX are numbers of entries. STATE
+says of a log that was compacted which segments have been cleaned, and which are dirty;
+in a log directory CLEANED TO and DIRTY say up to which offset, and how much there is to
+compact.`,
 		Example: `  logtool ls orders-0
   logtool ls /var/lib/kafka/data
   logtool ls orders-0 -o json | jq -s 'map(.size) | add'`,

@@ -117,7 +117,8 @@ func (f OffsetFlag) Resolve(log offsetSource) (offset int64, found bool, err err
 		// The start may be above 0 and the end below n.
 		return max(bounds.Start, bounds.End-min(f.n, bounds.End)), true, nil
 	case atTime:
-		at, found, err := log.OffsetForTime(f.n)
+		// Before 1970 there is no record, and negative numbers mean something else.
+		at, found, err := log.OffsetForTime(max(f.n, 0))
 		if err != nil {
 			return 0, false, fmt.Errorf("find %s: %w", f.text, err)
 		}

@@ -47,6 +47,10 @@ func (o *repairOptions) run(ctx context.Context, dir string) error {
 	if err := o.tell(r); err != nil {
 		return err
 	}
+	if r.Needed() && !o.apply && r.Damage == 0 {
+		o.app.suggest("logtool repair " + dir + " --apply")
+		return nil
+	}
 	if r.Needed() && !o.apply {
 		return Hint(Damagef("nothing was changed"), "logtool recover "+dir+" --output-dir NEW, or logtool repair "+dir+" --apply")
 	}

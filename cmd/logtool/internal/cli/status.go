@@ -149,9 +149,9 @@ func (app *App) advice(err error) string {
 	case errors.As(err, &lock):
 		return "stop that process first; ls, stat, dump, cat, lookup and verify need no lock"
 	case errors.Is(err, fs.ErrNotExist):
-		return "look for a mistake in the path; it is that of one partition's directory, or of one file"
+		return "look for a mistake in the path"
 	case errors.Is(err, fs.ErrPermission):
-		return "run as a user who may read it"
+		return "run as a user who may do that"
 	}
 	return ""
 }

@@ -272,12 +272,8 @@ func damageSummary(r seglog.VerifyReport) string {
 
 // suggest says on stderr what to do about what was found.
 func (o *verifyOptions) suggest(path string, r seglog.VerifyReport) {
-	if o.app.quiet {
-		return
-	}
 	if try := advise(path, r); try != "" {
-		o.app.Out.Flush()
-		fmt.Fprintf(o.app.Stderr, "try: %s\n", try)
+		o.app.suggest(try)
 	}
 }
 
