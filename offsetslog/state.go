@@ -59,8 +59,8 @@ type modern struct {
 }
 
 // kind is told by the records that there are.
-func (m *modern) kind() GroupType {
-	for key := range m.keys {
+func (g *modern) kind() GroupType {
+	for key := range g.keys {
 		switch k, _ := viewKey([]byte(key)); {
 		case k.kind >= StreamsGroupKey:
 			return StreamsGroup
@@ -76,9 +76,9 @@ func (m *modern) kind() GroupType {
 // member, and the group itself last. It takes a log for unreadable otherwise.
 // (ConsumerGroup.createGroupTombstoneRecords and those of ShareGroup and StreamsGroup,
 // GroupMetadataManager.replay)
-func (m *modern) removals(onlyMembers bool) []string {
+func (g *modern) removals(onlyMembers bool) []string {
 	var keys []string
-	for key := range m.keys {
+	for key := range g.keys {
 		k, _ := viewKey([]byte(key))
 		if !onlyMembers || k.kind.hasMember() || k.kind == ConsumerGroupRegexKey {
 			keys = append(keys, key)

@@ -27,8 +27,8 @@ func placed(t *testing.T, p *Places, n, batch int64) *Segment {
 	return s
 }
 
-// look asks for the record at offset as a log does.
-func look(t *testing.T, s *Segment, offset int64) (found, unknown bool) {
+// lookAt asks for the record at offset as a log does.
+func lookAt(t *testing.T, s *Segment, offset int64) (found, unknown bool) {
 	t.Helper()
 	require.NoError(t, s.Acquire())
 	defer s.Release()
@@ -50,15 +50,15 @@ func TestAPlaceIsKnownFromTheSecondTimeOn(t *testing.T) {
 		s := placed(t, NewPlaces(1<<20), 210, batch)
 		last := s.open.index.LastOffset()
 		for offset := range int64(210) {
-			look(t, s, offset)
-			found, unknown := look(t, s, offset)
+			lookAt(t, s, offset)
+			found, unknown := lookAt(t, s, offset)
 			// What follows the last index entry is being added to.
 			require.Equal(t, offset <= last, found, "offset %d", offset)
 			require.Equal(t, offset > last, unknown, "offset %d", offset)
 		}
 		require.NoError(t, s.Seal())
-		look(t, s, 209)
-		found, _ := look(t, s, 209)
+		lookAt(t, s, 209)
+		found, _ := lookAt(t, s, 209)
 		require.True(t, found, "the rest of a sealed segment")
 	}
 }
@@ -66,13 +66,13 @@ func TestAPlaceIsKnownFromTheSecondTimeOn(t *testing.T) {
 func TestPlacesAreForgottenWithTheFilesAndWhenTheyAreCut(t *testing.T) {
 	s := placed(t, NewPlaces(1<<20), 210, 7)
 	known := func() bool {
-		look(t, s, 20)
-		found, _ := look(t, s, 20)
+		lookAt(t, s, 20)
+		found, _ := lookAt(t, s, 20)
 		return found
 	}
 	require.True(t, known())
 	require.NoError(t, s.TruncateTo(100))
-	_, unknown := look(t, s, 20)
+	_, unknown := lookAt(t, s, 20)
 	require.True(t, unknown)
 	require.True(t, known())
 	require.NoError(t, s.Reactivate())
@@ -82,7 +82,7 @@ func TestPlacesAreForgottenWithTheFilesAndWhenTheyAreCut(t *testing.T) {
 	require.NoError(t, s.CloseIdle())
 	require.False(t, s.open.isOpen)
 	require.Empty(t, s.memory.maps)
-	_, unknown = look(t, s, 20)
+	_, unknown = lookAt(t, s, 20)
 	require.True(t, unknown)
 }
 
@@ -91,7 +91,7 @@ func TestPlacesKeepToTheirMemory(t *testing.T) {
 	s := placed(t, p, 2000, 10)
 	for range 3 {
 		for offset := range int64(2000) {
-			look(t, s, offset)
+			lookAt(t, s, offset)
 			sum := int64(0)
 			slots := p.table.Load().slots
 			for i := range slots {
@@ -105,10 +105,10 @@ func TestPlacesKeepToTheirMemory(t *testing.T) {
 	}
 	// What was asked for again stays.
 	for offset := range int64(100) {
-		look(t, s, 5)
-		found, _ := look(t, s, 5)
+		lookAt(t, s, 5)
+		found, _ := lookAt(t, s, 5)
 		require.True(t, found)
-		look(t, s, 10*offset)
+		lookAt(t, s, 10*offset)
 	}
 }
 
@@ -132,12 +132,12 @@ func TestCompressedAndDamagedBatchesAreNotRemembered(t *testing.T) {
 	}
 	require.NoError(t, s.Seal())
 	for _, offset := range []int64{1, 2} {
-		look(t, s, offset)
-		found, unknown := look(t, s, offset)
+		lookAt(t, s, offset)
+		found, unknown := lookAt(t, s, offset)
 		require.False(t, found, "offset %d", offset)
 		require.False(t, unknown, "offset %d: it is not tried again and again", offset)
 	}
-	look(t, s, 3)
-	found, _ := look(t, s, 3)
+	lookAt(t, s, 3)
+	found, _ := lookAt(t, s, 3)
 	require.True(t, found)
 }
