@@ -321,7 +321,7 @@ func (c *compactRun) round(full bool) (compaction.Choice, error) {
 	}
 	if !c.opts.DryRun && d.FirstDirty < d.FirstUncleanable {
 		// Before the first segment is replaced: a crash may come before FirstDirty moves.
-		err = l.changeState(func(st *checkpoint.State) { st.GapsBelow = max(st.GapsBelow, d.FirstUncleanable) })
+		err = l.changeState(func(st *checkpoint.State) { st.KnownGaps = max(st.KnownGaps, d.FirstUncleanable) })
 	}
 	return d, err
 }

@@ -274,7 +274,7 @@ func (l *Log) findMissing(dir *directory) (lost []layout.File, err error) {
 	l.recovery.Missing = nil
 	for _, f := range dir.orphans {
 		below, above, between := dir.around(f.Base)
-		if !between || above <= max(l.state.LogStartOffset, l.state.GapsBelow) {
+		if !between || above <= max(l.state.LogStartOffset, l.state.KnownGaps) {
 			continue
 		}
 		o := l.segmentOptions()

@@ -136,7 +136,7 @@ func TestAGapThatTheLogWasGivenIsNotDamage(t *testing.T) {
 	require.NoError(t, l.Close())
 	state, err := checkpoint.ReadState(vfs.OS, v.path(layout.SeglogStateName))
 	require.NoError(t, err)
-	require.Equal(t, int64(10), state.GapsBelow)
+	require.Equal(t, int64(10), state.KnownGaps)
 }
 
 func TestOpeningTellsOfALostSegmentAndKeepsItsIndexes(t *testing.T) {

@@ -152,6 +152,11 @@ func (l *Log) has(name string) (bool, error) {
 	return err == nil, err
 }
 
+// inLogDirectory reports whether a broker may have the log, too.
+func (l *Log) inLogDirectory() bool {
+	return l.owner != nil || isLogDirectory(l.opts.FS, filepath.Dir(l.dir))
+}
+
 // markUntouched leaves the mark by which the next open knows that the state files are
 // the last word on this log. The checkpoints of a log directory are up to a minute
 // behind them; but where a broker has had the log meanwhile, which may have truncated
@@ -163,7 +168,7 @@ func (l *Log) has(name string) (bool, error) {
 // It comes after the state files, which have taken in what a broker has left. On a full
 // disk there is none, and the next open is as careful as this one was.
 func (l *Log) markUntouched() error {
-	if l.untouched || l.state.owed.Load() || l.owner == nil && !isLogDirectory(l.opts.FS, filepath.Dir(l.dir)) {
+	if l.untouched || l.state.owed.Load() || !l.inLogDirectory() {
 		return nil
 	}
 	err := makeEmpty(l.opts.FS, filepath.Join(l.dir, layout.UntouchedName))
@@ -336,8 +341,7 @@ func (l *Log) openWritable() error {
 	if err := l.readEpochs(); err != nil {
 		return err
 	}
-	active := segments[len(segments)-1]
-	foreign := !l.ours || l.brokerClosed() && !l.closedCleanly(active, clean)
+	foreign := !l.ours || !l.untouched && l.inLogDirectory()
 	if err := l.openTail(segments, clean); err != nil {
 		return err
 	}
@@ -415,7 +419,7 @@ func (l *Log) readState() (err error) {
 		Producers:      state.Producers,
 		Clean:          state.Clean,
 		FirstDirty:     l.firstDirty(state, broker),
-		GapsBelow:      state.GapsBelow,
+		KnownGaps:      state.KnownGaps,
 	}
 	return nil
 }
@@ -505,7 +509,7 @@ func (l *Log) begin() error {
 	l.recovery.StateLost = false // there was nothing to forget
 	err = l.changeState(func(st *checkpoint.State) {
 		st.LogStartOffset, st.RecoveryPoint, st.DurableEnd, st.Producers = base, base, base, false
-		st.FirstDirty, st.GapsBelow = 0, 0
+		st.FirstDirty, st.KnownGaps = 0, 0
 	})
 	if err != nil {
 		return err
@@ -842,7 +846,7 @@ func (l *Log) splitOne(segments []*segment.Segment, i int) ([]*segment.Segment, 
 	// written when all is well: see settle.
 	l.state.Lock()
 	defer l.state.Unlock()
-	l.state.GapsBelow = max(l.state.GapsBelow, bases[len(bases)-1])
+	l.state.KnownGaps = max(l.state.KnownGaps, bases[len(bases)-1])
 	return segments, nil
 }
 
@@ -1026,7 +1030,7 @@ func (l *Log) settle(foreign bool) error {
 		st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base(), end-1)
 		st.DurableEnd = st.RecoveryPoint
 		if foreign {
-			st.GapsBelow = l.unexplained(end)
+			st.KnownGaps = l.unexplained(end)
 		}
 	})
 }

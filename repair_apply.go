@@ -72,7 +72,7 @@ func (r *repair) secure() error {
 	return l.changeState(func(st *checkpoint.State) {
 		st.RecoveryPoint, st.Clean = r.report.End, nil
 		if !l.ours || r.report.End > last.next || len(r.report.Removed)+len(r.report.Gaps) > 0 {
-			st.GapsBelow = r.report.End
+			st.KnownGaps = r.report.End
 		}
 	})
 }

@@ -242,19 +242,19 @@ func (r *recovering) copy() (err error) {
 	if err := r.out.replace(r.writer.bases, func() error { return nil }); err != nil {
 		return err
 	}
-	r.out.state.State = checkpoint.State{LogStartOffset: r.report.Start, GapsBelow: r.gapsBelow()}
+	r.out.state.State = checkpoint.State{LogStartOffset: r.report.Start, KnownGaps: r.knownGaps()}
 	return r.out.settled(r.report.End)
 }
 
-// gapsBelow is up to where the copy may have gaps between its segments: those that the
+// knownGaps is up to where the copy may have gaps between its segments: those that the
 // log had, and what was left out, or where a segment was parted.
-func (r *recovering) gapsBelow() int64 {
+func (r *recovering) knownGaps() int64 {
 	parted := func(base int64) bool { return !slices.Contains(r.dir.bases, base) }
 	if !r.log.ours || len(r.report.LeftOut) > 0 || slices.ContainsFunc(r.writer.bases, parted) {
 		return r.report.End
 	}
 	v := &verification{dir: r.log.dir, opts: VerifyOptions{FS: r.log.opts.FS}}
-	return min(max(v.past().cleanedTo, r.log.state.GapsBelow), r.report.End)
+	return min(max(v.past().cleanedTo, r.log.state.KnownGaps), r.report.End)
 }
 
 // nothing makes the copy of a log in which nothing is to be copied: an empty one

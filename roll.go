@@ -153,7 +153,7 @@ func (l *Log) rollBehindGapLocked(old *segment.Segment, base int64) error {
 	if err == nil {
 		err = l.changeState(func(st *checkpoint.State) {
 			st.RecoveryPoint = max(st.RecoveryPoint, base)
-			st.GapsBelow = max(st.GapsBelow, base)
+			st.KnownGaps = max(st.KnownGaps, base)
 			st.Producers = st.Producers || l.append.hasProducers
 		})
 	}

@@ -107,7 +107,7 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 		st.RecoveryPoint = min(st.RecoveryPoint, max(last.Base(), offset-1))
 		st.LogStartOffset = min(st.LogStartOffset, offset)
 		st.FirstDirty = min(st.FirstDirty, offset)
-		st.GapsBelow = min(st.GapsBelow, offset)
+		st.KnownGaps = min(st.KnownGaps, offset)
 		// A batch that holds offset in its middle goes completely: how far the log
 		// reaches then is not known yet, but it has this segment.
 		st.DurableEnd = min(st.DurableEnd, last.Base())
@@ -222,7 +222,7 @@ func (l *Log) restartLocked(offset int64) error {
 	if err == nil {
 		err = l.changeState(func(st *checkpoint.State) {
 			st.LogStartOffset, st.RecoveryPoint, st.Producers = offset, offset, false
-			st.FirstDirty, st.GapsBelow = 0, 0
+			st.FirstDirty, st.KnownGaps = 0, 0
 			st.DurableEnd = min(st.DurableEnd, offset)
 		})
 	}

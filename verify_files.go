@@ -94,11 +94,20 @@ type history struct {
 func (v *verification) past() history {
 	files := checkpoint.StateFiles{FS: v.opts.FS, Dir: v.dir}
 	state, _ := files.Read() // not there, or damaged: then it is not known
+	if isLogDirectory(v.opts.FS, filepath.Dir(v.dir)) && !v.untouched() {
+		state.RecoveryPoint = 0 // a broker may have begun it anew since
+	}
 	return history{
 		cleanedTo: max(state.FirstDirty, v.cleanedByBroker()),
-		explained: max(state.GapsBelow, state.LogStartOffset),
+		explained: max(state.KnownGaps, state.LogStartOffset),
 		closed:    state.RecoveryPoint,
 	}
+}
+
+// untouched reports whether no broker had the log since a seglog has.
+func (v *verification) untouched() bool {
+	_, err := v.opts.FS.Stat(filepath.Join(v.dir, layout.UntouchedName))
+	return err == nil
 }
 
 func (v *verification) cleanedByBroker() int64 {
@@ -245,7 +254,7 @@ func (v *verification) state(f layout.File, path string) error {
 func (v *verification) missing(state checkpoint.State) error {
 	tail := v.tail
 	want := state.DurableEnd
-	if _, err := v.opts.FS.Stat(filepath.Join(v.dir, layout.UntouchedName)); err != nil {
+	if !v.untouched() {
 		want = min(want, newLog(v.dir, Options{FS: v.opts.FS}).brokerState().RecoveryPoint)
 	}
 	if v.writer || tail.torn || tail.next >= want || state.LogStartOffset >= want {

@@ -24,7 +24,7 @@ const (
 	keyCleanSize      = "clean-size"
 	keyProducers      = "producers"
 	keyFirstDirty     = "first-dirty-offset"
-	keyGapsBelow      = "gaps-below-offset"
+	keyKnownGaps      = "known-gaps-offset"
 
 	crcWord    = "crc "
 	crcLineLen = len("crc 00000000\n")
@@ -43,7 +43,7 @@ const maxStateFile = 64 << 10
 //	recovery-point 41022
 //	producers 1                     only if there ever were any
 //	first-dirty-offset 0            only if the log was compacted
-//	gaps-below-offset 0             only if there may be gaps between segments
+//	known-gaps-offset 0             only if there may be gaps between segments
 //	durable-end-offset 41022
 //	clean-end-offset 41022
 //	clean-segment 0
@@ -70,11 +70,11 @@ type State struct {
 	DurableEnd int64
 	// FirstDirty is the offset below which the log was compacted; 0 if it never was.
 	FirstDirty int64
-	// GapsBelow is the offset below which offsets may be missing between two segments
+	// KnownGaps is the offset below which offsets may be missing between two segments
 	// without being lost: the log was another's before, was repaired, or compaction or
 	// replicated batches have left them out. 0 if there is no such gap: then one that is
 	// found is a lost segment.
-	GapsBelow int64
+	KnownGaps int64
 	// Clean is set by a clean close, nil otherwise.
 	Clean *CleanMark
 }
@@ -134,7 +134,7 @@ func ParseState(data []byte) (State, error) {
 
 func knownStateKey(key string) bool {
 	switch key {
-	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyFirstDirty, keyGapsBelow, keyDurableEnd, keyCleanEndOffset, keyCleanSegment, keyCleanSize:
+	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyFirstDirty, keyKnownGaps, keyDurableEnd, keyCleanEndOffset, keyCleanSegment, keyCleanSize:
 		return true
 	}
 	return false
@@ -157,7 +157,7 @@ func stateOf(values map[string]int64) (State, error) {
 		Producers:      known,
 		DurableEnd:     values[keyDurableEnd],
 		FirstDirty:     values[keyFirstDirty],
-		GapsBelow:      values[keyGapsBelow],
+		KnownGaps:      values[keyKnownGaps],
 	}
 	end, hasEnd := values[keyCleanEndOffset]
 	segment, hasSegment := values[keyCleanSegment]
@@ -203,8 +203,8 @@ func AppendState(dst []byte, s State) []byte {
 	if s.FirstDirty != 0 {
 		lines = append(lines, stateLine{keyFirstDirty, number(s.FirstDirty)})
 	}
-	if s.GapsBelow != 0 {
-		lines = append(lines, stateLine{keyGapsBelow, number(s.GapsBelow)})
+	if s.KnownGaps != 0 {
+		lines = append(lines, stateLine{keyKnownGaps, number(s.KnownGaps)})
 	}
 	if s.DurableEnd != 0 {
 		lines = append(lines, stateLine{keyDurableEnd, number(s.DurableEnd)})
