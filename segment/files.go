@@ -74,7 +74,7 @@ func (s *Segment) openFilesLocked(toWrite bool) error {
 	s.open.log = f
 	if s.size.Load() < 0 {
 		s.size.Store(fi.Size())
-		s.open.seen = look{fi.Size(), fi.ModTime()}
+		s.open.seen = sight{fi.Size(), fi.ModTime()}
 	}
 	if err := errors.Join(s.openIndexesLocked(toWrite), s.openTxnIndex(false)); err != nil {
 		s.closeFilesLocked()
@@ -207,7 +207,7 @@ func (s *Segment) Changed() (bool, error) {
 	s.open.RLock()
 	seen := s.open.seen
 	s.open.RUnlock()
-	if seen == (look{}) {
+	if seen == (sight{}) {
 		return false, nil
 	}
 	fi, err := s.opts.FS.Stat(s.LogPath())

@@ -698,7 +698,7 @@ func (s *Segment) BoundTail(durable int64) (Recovery, error) {
 	if err != nil {
 		return Recovery{}, err
 	}
-	s.open.seen = look{fi.Size(), fi.ModTime()}
+	s.open.seen = sight{fi.Size(), fi.ModTime()}
 	from := s.size.Load()
 	if first {
 		s.size.Store(fi.Size()) // for the bounds check of the index

@@ -98,9 +98,9 @@ type Segment struct {
 		files
 		isOpen  bool
 		retired bool
-		seen    look // the log when its end was found
-		parked  bool // writable, but at most open for reading; changed by the writer only
-		none    bool // while parked: no transaction was aborted, and there is no list
+		seen    sight // the log when its end was found
+		parked  bool  // writable, but at most open for reading; changed by the writer only
+		none    bool  // while parked: no transaction was aborted, and there is no list
 
 		// list, if listed, takes the place of a lost list of aborted transactions
 		// where none can be written.
@@ -135,8 +135,8 @@ type Segment struct {
 	created    time.Time // when this process created or opened it
 }
 
-// look is what a file was like when it was looked at.
-type look struct {
+// sight is what a file was like when it was looked at.
+type sight struct {
 	size int64
 	mod  time.Time
 }
