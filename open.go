@@ -676,15 +676,10 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if r.SetAside != "" {
 			l.recovery.SetAside = append(l.recovery.SetAside, r.SetAside)
 		}
-		next := s.NextOffset()
-		if i+1 < len(segments) {
-			next = segments[i+1].Base()
-		}
+		next, lost := l.behind(segments, i)
 		if s.NextOffset() > next {
 			return &OverlapError{Segment: s.Base(), LastOffset: s.NextOffset() - 1, Next: next}
 		}
-		// We leave no gap behind the recovery point; see secureLocked.
-		lost := l.ours && next > l.gapsBelow && s.NextOffset() < next
 		if (lost || i+1 == len(segments)) && r.Cut == 0 {
 			if err := l.reaches(s); err != nil {
 				return err
@@ -701,6 +696,18 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		}
 	}
 	return nil
+}
+
+// behind is the offset behind what segment i, which was recovered, may hold, and
+// whether what is missing up to there is lost: we leave no gap behind the recovery
+// point; see secureLocked.
+func (l *Log) behind(segments []*segment.Segment, i int) (next int64, lost bool) {
+	next = segments[i].NextOffset()
+	if i+1 == len(segments) {
+		return next, false
+	}
+	next = segments[i+1].Base()
+	return next, l.ours && next > l.gapsBelow && segments[i].NextOffset() < next
 }
 
 // firstToRecover is the index of the segment that holds the recovery point, and
@@ -722,7 +729,7 @@ func (l *Log) firstToRecover(segments []*segment.Segment) (first int, known bool
 func (l *Log) foresee(distrusted bool) error {
 	view := newLog(l.dir, l.opts)
 	view.opts.ReadOnly = true
-	view.owner, view.ours, view.state.State = l.owner, l.ours, l.state.State
+	view.owner, view.ours, view.state.State, view.gapsBelow = l.owner, l.ours, l.state.State, l.gapsBelow
 	segments, err := view.surveyed()
 	if err != nil || len(segments) == 0 {
 		return err
@@ -766,8 +773,10 @@ func (l *Log) examine(segments []*segment.Segment) error {
 		if r.Cut > 0 {
 			return l.refuseCut(r, segments[i+1:])
 		}
-		if err := l.reaches(s); err != nil {
-			return err
+		if _, lost := l.behind(segments, i); lost || i+1 == len(segments) {
+			if err := l.reaches(s); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
