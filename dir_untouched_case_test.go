@@ -3,6 +3,7 @@ package seglog_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,7 +53,7 @@ func TestALogInADirKnowsWhatWasDurableItself(t *testing.T) {
 		require.NoError(t, d.Close())
 		report, err := seglog.Verify(t.Context(), filepath.Join(dir, "orders-0"), seglog.VerifyOptions{})
 		require.NoError(t, err)
-		require.Equal(t, "missing_end", report.Problems[len(report.Problems)-1].Kind)
+		require.True(t, slices.ContainsFunc(report.Problems, func(p seglog.Problem) bool { return p.Kind == "missing_end" }), "%v", report.Problems)
 	})
 	t.Run("the checkpoints' part is not scanned again", func(t *testing.T) {
 		l := partition(t, openDir(t, copyDirTree(t, dir), manual), "orders", 0)

@@ -43,6 +43,11 @@ func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
 		return removed, nil
 	}
 	l.abortCompaction(errRemovedMeanwhile)
+	// A log that ends below its start after a crash begins anew, and what it knows of
+	// producers is gone: the start does not run ahead of the disk.
+	if err := l.syncTo(offset); err != nil {
+		return removed, err
+	}
 	below := func(_, next *segment.Segment) (bool, error) {
 		return next != nil && next.Base() <= offset, nil
 	}
