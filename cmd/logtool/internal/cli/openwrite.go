@@ -45,6 +45,9 @@ func (app *App) tellRecovery(dir string, log *seglog.Log) error {
 	for _, damage := range r.Damaged {
 		app.Warnf("%s: left as it is: %v", dir, damage)
 	}
+	for _, m := range r.Missing {
+		app.Warnf("%s: %v are missing: the segment that held them is lost", dir, m)
+	}
 	if r.StateLost {
 		app.Warnf("%s: the state file is lost: records that were deleted at the start of the log may be back", dir)
 	}
