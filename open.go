@@ -676,9 +676,9 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if r.SetAside != "" {
 			l.recovery.SetAside = append(l.recovery.SetAside, r.SetAside)
 		}
-		next, lost := l.behind(segments, i)
-		if s.NextOffset() > next {
-			return &OverlapError{Segment: s.Base(), LastOffset: s.NextOffset() - 1, Next: next}
+		lost, err := l.lostBehind(segments, i)
+		if err != nil {
+			return err
 		}
 		if (lost || i+1 == len(segments)) && r.Cut == 0 {
 			if err := l.reaches(s); err != nil {
@@ -696,18 +696,6 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		}
 	}
 	return nil
-}
-
-// behind is the offset behind what segment i, which was recovered, may hold, and
-// whether what is missing up to there is lost: we leave no gap behind the recovery
-// point; see secureLocked.
-func (l *Log) behind(segments []*segment.Segment, i int) (next int64, lost bool) {
-	next = segments[i].NextOffset()
-	if i+1 == len(segments) {
-		return next, false
-	}
-	next = segments[i+1].Base()
-	return next, l.ours && next > l.gapsBelow && segments[i].NextOffset() < next
 }
 
 // firstToRecover is the index of the segment that holds the recovery point, and
@@ -729,7 +717,7 @@ func (l *Log) firstToRecover(segments []*segment.Segment) (first int, known bool
 func (l *Log) foresee(distrusted bool) error {
 	view := newLog(l.dir, l.opts)
 	view.opts.ReadOnly = true
-	view.owner, view.ours, view.state.State, view.gapsBelow = l.owner, l.ours, l.state.State, l.gapsBelow
+	view.owner, view.ours, view.gapsBelow, view.state.State = l.owner, l.ours, l.gapsBelow, l.state.State
 	segments, err := view.surveyed()
 	if err != nil || len(segments) == 0 {
 		return err
@@ -770,25 +758,44 @@ func (l *Log) examine(segments []*segment.Segment) error {
 		if err != nil {
 			return err
 		}
-		if r.Cut > 0 {
-			return l.refuseCut(r, segments[i+1:])
+		lost, err := l.lostBehind(segments, i)
+		if err != nil {
+			return err
 		}
-		if _, lost := l.behind(segments, i); lost || i+1 == len(segments) {
+		if (lost || i+1 == len(segments)) && r.Cut == 0 {
 			if err := l.reaches(s); err != nil {
 				return err
 			}
+		}
+		if r.Cut > 0 || lost {
+			return l.refuseCut(s, r, segments[i+1:])
 		}
 	}
 	return nil
 }
 
-// refuseCut refuses to cut off good batches for what r says, if that is asked for.
-func (l *Log) refuseCut(r segment.Recovery, behind []*segment.Segment) error {
+// lostBehind reports whether offsets are missing between segment i, which was read, and
+// the next one. We leave no gap behind the recovery point; see secureLocked. Segments
+// that overlap are an error.
+func (l *Log) lostBehind(segments []*segment.Segment, i int) (bool, error) {
+	if i+1 == len(segments) {
+		return false, nil
+	}
+	end, next := segments[i].NextOffset(), segments[i+1].Base()
+	if end > next {
+		return false, &OverlapError{Segment: segments[i].Base(), LastOffset: end - 1, Next: next}
+	}
+	return l.ours && next > l.gapsBelow && end < next, nil
+}
+
+// refuseCut refuses to end the log with s, for what r says or because offsets are
+// missing behind it, if that would cut off good batches and is asked for.
+func (l *Log) refuseCut(s *segment.Segment, r segment.Recovery, behind []*segment.Segment) error {
 	if !l.opts.RefuseCut {
 		return nil
 	}
-	for _, s := range behind {
-		size, err := s.Size()
+	for _, b := range behind {
+		size, err := b.Size()
 		if err != nil {
 			return err
 		}
@@ -796,6 +803,12 @@ func (l *Log) refuseCut(r segment.Recovery, behind []*segment.Segment) error {
 	}
 	if !r.Stranded {
 		return nil
+	}
+	if r.Reason == nil {
+		r.Reason = &CorruptionError{
+			File: s.Name(), BaseOffset: s.Base(), Position: r.Bytes, FirstOffset: s.NextOffset(), LastOffset: behind[0].Base() - 1,
+			Err: fmt.Errorf("offsets up to %d are missing", behind[0].Base()-1),
+		}
 	}
 	return fmt.Errorf("good batches behind damage would be cut off: %w", r.Reason)
 }
