@@ -233,7 +233,9 @@ func TestTheStartIsNeverAboveTheDurableOffset(t *testing.T) {
 	l := openLog(t, t.TempDir(), quick)
 	appendEach(t, l, many(10, 0)...)
 	require.NoError(t, l.DeleteBefore(8))
-	require.Equal(t, seglog.Offsets{Start: 8, Durable: 8, End: 10}, l.Offsets())
+	at := l.Offsets()
+	require.EqualValues(t, 8, at.Start)
+	require.GreaterOrEqual(t, at.Durable, at.Start)
 }
 
 func TestACompressionLevelThatNoAppendCouldUseIsRefusedAtOpen(t *testing.T) {
