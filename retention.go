@@ -26,7 +26,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 	return nil
 }
 
-// deleteBefore syncs what lies below the new start, puts that on disk and removes what lies below. On a full
+// deleteBefore puts the new start on disk and removes what lies below. On a full
 // disk it is the removal that makes room for the former; where a segment begins at
 // the new start its name tells, and no room is needed.
 func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
