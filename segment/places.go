@@ -275,8 +275,8 @@ func (s *Segment) Remember(c *Scanner, it *record.Iterator, offset int64, b Boun
 	} else {
 		to = s.open.index.At(slot)
 	}
-	if to.Offset < offset || slot > 0 && from.Offset >= offset {
-		return // the index was cut meanwhile
+	if to.Offset < offset || slot > 0 && from.Offset >= offset || !last && to.Position >= size {
+		return // the index was cut meanwhile, or is ahead of what is published
 	}
 	owner := s.memory.ownerOf(s.opts.Places)
 	v := &interval{owner: owner, slot: slot}
