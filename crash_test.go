@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	crashStates = flag.Int("crash.states", 12, "disk states to try at each crash point")
+	crashStates = flag.Int("crash.states", 8, "disk states to try at each crash point")
 	faultsEvery = flag.Int("faults.every", 5, "of the failures of calls that take long to try, try every nth; 1 tries them all")
 	crashSeeds  = flag.Uint64("crash.seeds", 4, "random histories to try")
 )

@@ -122,6 +122,7 @@ func known(err error) bool {
 // K048, K049, K108, K109, K110: every call of a workload fails once, in every way
 // it can.
 func TestNoFailureLosesOrInventsARecord(t *testing.T) {
+	t.Parallel()
 	n := 0
 	for disk := range logtest.Faults(logtest.NewDisk(logtest.DiskOptions{}), func(disk *logtest.Disk) {
 		c := newClumsy(t, "without a fault")

@@ -329,6 +329,7 @@ func TestProducersAndTransactionsSurviveAPowerCut(t *testing.T) {
 
 // The same when any call of the file system fails, once.
 func TestNoFailureLosesAProducersBatch(t *testing.T) {
+	t.Parallel()
 	opts := small
 	opts.SegmentBytes = 700
 	run := func(disk *logtest.Disk, x *transactor) {

@@ -407,7 +407,7 @@ func (s *Segment) mappedTo(end int64) []byte {
 	if s.writable.Load() {
 		// With room for what comes. A system that does not allow it does not let a
 		// file be cut that is mapped either, as a failed append may have to be.
-		length = min(max(2*length, 1<<20), MaxBytes)
+		length = min(max(2*length, 64<<10), MaxBytes)
 	}
 	mapping, err := s.open.log.Map(int(length), false)
 	if err != nil || length < end {
