@@ -20,7 +20,18 @@ func compareLog(tb testing.TB, dir string, want *Capture) int {
 	tb.Helper()
 	log, err := seglog.Open(dir, seglog.Options{ReadOnly: true})
 	require.NoError(tb, err, "%s", dir)
-	defer log.Close()
+	defer func() { log.Close() }()
+	stats, err := log.Stats()
+	require.NoError(tb, err, "%s", dir)
+	if len(stats.Recovery.Damaged) > 0 {
+		// The broker answered after it had cut off what lies behind the damage, which a
+		// look leaves where it is.
+		require.NoError(tb, log.Close())
+		cut := filepath.Join(tb.TempDir(), filepath.Base(dir))
+		require.NoError(tb, os.CopyFS(cut, os.DirFS(dir)))
+		log, err = seglog.Open(cut, seglog.Options{})
+		require.NoError(tb, err, "%s", dir)
+	}
 	compareAnswers(tb, log, want)
 	return len(want.Records)
 }
