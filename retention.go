@@ -14,7 +14,8 @@ import (
 // DeleteBefore moves the log start to offset: what lies below can no longer
 // be read, and segments that lie below completely are removed. An offset at or
 // below the log start changes nothing; one above the log end gives an
-// *OffsetError. When it returns the new log start is on disk.
+// *OffsetError. What lies below offset is synced first, so that the log never ends
+// below its start after a crash. When it returns the new log start is on disk.
 //
 // Kafka calls this DeleteRecords.
 func (l *Log) DeleteBefore(offset int64) error {

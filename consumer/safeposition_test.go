@@ -162,9 +162,9 @@ func TestSafePositionTellsWhatIsStuck(t *testing.T) {
 		_, _, ok := s.Oldest()
 		require.False(t, ok)
 		require.NoError(t, s.Register(ctx, g, []int64{1, 3}, 4))
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // in a bubble
 		require.NoError(t, s.Register(ctx, g, []int64{4}, 5))
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // in a bubble
 		require.NoError(t, s.Complete(g, 1))
 		offset, age, ok := s.Oldest()
 		require.True(t, ok)

@@ -44,7 +44,7 @@ func (c *crowd) live(rnd *rand.Rand, name string) {
 		static = name
 	}
 	for time.Now().Before(c.until) {
-		time.Sleep(time.Duration(rnd.IntN(5000)) * time.Millisecond)
+		time.Sleep(time.Duration(rnd.IntN(5000)) * time.Millisecond) // in a bubble
 		ctx, cancel := context.WithTimeout(ctx, time.Duration(1+rnd.IntN(200))*time.Second)
 		j, err := c.JoinGroup(ctx, JoinRequest{
 			Group: "g", MemberID: m.ID, InstanceID: static, ClientID: name, Protocols: consumer("t"),
@@ -64,8 +64,8 @@ func (c *crowd) live(rnd *rand.Rand, name string) {
 			}
 			m = Member{}
 		case err == nil && rnd.IntN(2) == 0:
-			m = Member{} // is not heard of again, and forgets who it was
-			time.Sleep(time.Duration(rnd.IntN(20)) * time.Second)
+			m = Member{}                                          // is not heard of again, and forgets who it was
+			time.Sleep(time.Duration(rnd.IntN(20)) * time.Second) // in a bubble
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (c *crowd) generation(ctx context.Context, rnd *rand.Rand, j JoinResult) er
 	}
 	c.own(j, a.Partitions)
 	for range rnd.IntN(30) {
-		time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
+		time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond) // in a bubble
 		if err := c.Heartbeat(ctx, "g", j.Member); err != nil && !errors.Is(err, ErrRebalancing) {
 			return err
 		} else if err != nil && rnd.IntN(2) == 0 {
