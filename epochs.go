@@ -173,7 +173,7 @@ func (l *Log) collectEpochs(segments []*segment.Segment) error {
 		if err := l.acquire(s); err != nil {
 			return err
 		}
-		err := s.Headers(func(h record.Summary) { l.noteEpoch(h.LeaderEpoch, h.BaseOffset) })
+		err := s.Headers(func(h record.Summary) { l.noteEpoch(h.LeaderEpoch, h.BaseOffset, h.LastOffset) })
 		s.Release()
 		if err != nil {
 			return err
@@ -182,10 +182,12 @@ func (l *Log) collectEpochs(segments []*segment.Segment) error {
 	return nil
 }
 
-// noteEpoch takes in a batch that is in the log (LogSegment.recover).
-func (l *Log) noteEpoch(epoch int32, offset int64) {
-	if latest, ok := l.epochs.Latest(); epoch >= 0 && (!ok || epoch > latest.Epoch) {
-		l.epochs.Assign(epoch, offset) // neither is negative
+// noteEpoch takes in a batch that is in the log (LogSegment.recover). One below the log
+// start, whose file is still there, is not: a log of which all was deleted forgets its
+// epochs, and what was written then may be of a lower one.
+func (l *Log) noteEpoch(epoch int32, first, last int64) {
+	if latest, ok := l.epochs.Latest(); epoch >= 0 && last >= l.state.LogStartOffset && (!ok || epoch > latest.Epoch) {
+		l.epochs.Assign(epoch, first) // neither is negative
 	}
 }
 

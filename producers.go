@@ -332,7 +332,7 @@ func (l *Log) reloadForRecovery(segments []*segment.Segment, i, first int) error
 
 // recovered takes in a batch of a segment that is being recovered.
 func (l *Log) recovered(s *segment.Segment, b record.Batch, it *record.Iterator) error {
-	l.noteEpoch(b.LeaderEpoch(), b.BaseOffset())
+	l.noteEpoch(b.LeaderEpoch(), b.BaseOffset(), b.LastOffset())
 	m := l.append.producers
 	if !b.HasProducerID() {
 		m.Advance(b.LastOffset() + 1)

@@ -933,6 +933,38 @@ func TestAnEpochWithoutRecordsGivesWayToTheLeaders(t *testing.T) {
 	require.Equal(t, seglog.EpochEnd{Epoch: -1, EndOffset: -1}, l.EndOffsetForEpoch(6))
 }
 
+// A follower whose records were all deleted begins anew, in whatever epoch its leader is;
+// the old ones, whose file is still there, do not speak for it when that is recovered.
+func TestEpochsOfDeletedRecordsDoNotComeBack(t *testing.T) {
+	o := quick
+	o.Replicated = true
+	l := openLog(t, t.TempDir(), o)
+	replicate := func(offset int64, epoch int32) {
+		_, err := l.AppendReplicated(batchAt(t, record.BuilderOptions{BaseOffset: offset, LeaderEpoch: epoch}, at(offset, 1, "v")), nil)
+		require.NoError(t, err)
+	}
+	replicate(0, 2)
+	_, err := l.SetHighWatermark(1)
+	require.NoError(t, err)
+	require.NoError(t, l.DeleteBefore(1))
+	l = reopen(t, l, o)
+	require.Zero(t, l.LeaderEpoch())
+	replicate(1, 0)
+	replicate(2, 1)
+	dir := crash(t, l)
+	for _, index := range []string{layout.OffsetIndexName(0), layout.TimeIndexName(0)} {
+		require.NoError(t, os.Remove(filepath.Join(dir, index)))
+	}
+	for range 2 {
+		l = openLog(t, dir, o)
+		require.Equal(t, int32(1), l.LeaderEpoch())
+		require.Equal(t, seglog.EpochEnd{Epoch: 0, EndOffset: 2}, l.EndOffsetForEpoch(0))
+		require.Equal(t, seglog.EpochEnd{Epoch: 1, EndOffset: 3}, l.EndOffsetForEpoch(1))
+		closeLog(t, l)
+		require.NoError(t, os.Remove(filepath.Join(dir, layout.LeaderEpochCheckpointName)))
+	}
+}
+
 // 248, 249, 252, 254: retention, with a high watermark and by policy.
 func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 	o := quick

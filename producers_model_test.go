@@ -604,6 +604,9 @@ func (m *producersModel) Reopen(t *rapid.T) {
 		m.epochs = nil
 		m.leader = 0
 		for _, b := range m.present() {
+			if b.last < m.start {
+				continue
+			}
 			if n := len(m.epochs); n == 0 || b.leader > m.epochs[n-1].epoch {
 				m.epochs = append(m.epochs, pEpoch{b.leader, b.base})
 			}
