@@ -24,9 +24,8 @@ type Events struct {
 	// it failed.
 	Compacted func(CompactResult)
 	// LateTransaction is called once for a transaction that has been silent for
-	// five minutes longer than Options.TransactionMaxTimeout, when the log notices: at
-	// an append, and in a Dir within a minute. Nobody is going to end it; see
-	// Log.AbortTransaction.
+	// five minutes longer than Options.TransactionMaxTimeout, within a minute. Nobody is
+	// going to end it; see Log.AbortTransaction.
 	LateTransaction func(Transaction)
 	// Failed is called once, when the log enters the failed state.
 	Failed func(cause error)
@@ -147,6 +146,20 @@ func (l *Log) tellLate(t Transaction) {
 	}
 	if f := l.owner.dir.opts.Events.LateTransaction; f != nil {
 		f(l.owner.topic, l.owner.partition, t)
+	}
+}
+
+// watchForLateTransactions is for a log that has no Dir to look for them.
+func (l *Log) watchForLateTransactions() {
+	ticker := time.NewTicker(transactionCheckInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			l.watchTransactions()
+		case <-l.stop:
+			return
+		}
 	}
 }
 

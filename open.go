@@ -73,6 +73,9 @@ func openOwned(dir string, opts Options, owner *partition) (*Log, error) {
 	if opts.FlushInterval > 0 && owner == nil {
 		l.background.Go(func() { l.flushEvery(opts.FlushInterval) })
 	}
+	if owner == nil && (opts.Events.LateTransaction != nil || opts.Logger != nil) {
+		l.background.Go(l.watchForLateTransactions)
+	}
 	return l, nil
 }
 

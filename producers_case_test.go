@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seglog/seglog"
@@ -624,6 +625,25 @@ func TestAHangingTransactionCanBeFoundAndAborted(t *testing.T) {
 		require.ErrorIs(t, err, seglog.ErrNoTransaction)
 	}
 	require.Empty(t, told, "it was told once")
+}
+
+// Events.LateTransaction: nobody appends, and it is told all the same, once.
+func TestALogAloneTellsOfATransactionThatNobodyEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []int64
+		o := quick
+		o.Events.LateTransaction = func(tx seglog.Transaction) { told = append(told, tx.ProducerID) }
+		l := openLog(t, t.TempDir(), o)
+		_, err := l.Append([]seglog.Record{{Value: []byte("v")}}, &seglog.AppendOptions{Producer: &seglog.Producer{ID: 7, Transactional: true}})
+		require.NoError(t, err)
+		pass(19 * time.Minute)
+		require.Empty(t, told)
+		pass(2 * time.Minute)
+		require.Equal(t, []int64{7}, told)
+		pass(time.Hour)
+		require.Len(t, told, 1)
+		closeLog(t, l)
+	})
 }
 
 // K070: markers without data leave nothing behind.
