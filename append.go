@@ -483,6 +483,7 @@ func (l *Log) writeLocked(w write) error {
 			l.failLocked(err)
 			return fmt.Errorf("%w: %w", ErrFailed, named(err))
 		}
+		l.append.undone = true
 		return named(err)
 	}
 	if active.Base() > l.end.Load() { // it stays, and what was known of producers is what lies below

@@ -145,10 +145,13 @@ func (l *Log) flushIdle() bool {
 	if !l.append.TryLock() {
 		return false
 	}
-	err := l.append.failed
-	work := l.takeUnsyncedLocked()
+	idle := l.append.failed == nil && len(l.append.unwritten) == 0
+	var work unsynced
+	if idle {
+		work = l.takeUnsyncedLocked()
+	}
 	l.append.Unlock()
-	return err == nil && l.syncTaken(work) == nil
+	return idle && l.syncTaken(work) == nil
 }
 
 // errGone: a file of a read-only log is gone. The log is to be refreshed.

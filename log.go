@@ -85,7 +85,12 @@ type Log struct {
 		// epochsUnsaved: the leader epochs are not all on disk. epochsLost: they
 		// have to be found in the log.
 		epochsUnsaved, epochsLost bool
-		closed                    bool
+		// undone: an append to the active segment was taken back, and its file not
+		// synced since.
+		undone bool
+		// unwritten is what recovery found no room for; see writeAgainLocked.
+		unwritten []unwritten
+		closed    bool
 	}
 
 	// epochs are the leader epochs and where they begin. It has a lock of its own.
@@ -132,8 +137,9 @@ type Log struct {
 	// away, and are not what a crash has taken. It is not below the recovery point,
 	// for which the one who has seen less counts.
 	gapsBelow int64
-	shut      bool     // of a read-only log: it was closed when it was opened
-	recovery  Recovery // guarded by append once the log is open
+	unlisted  []*segment.Segment // while it is opened; see listUnlisted
+	shut      bool               // of a read-only log: it was closed when it was opened
+	recovery  Recovery           // guarded by append once the log is open
 	closed    atomic.Bool
 }
 
@@ -259,6 +265,9 @@ func (l *Log) stateNow() checkpoint.State {
 // comes before every write to the log: until then the files on disk may say that the
 // log was closed as it is. append is held.
 func (l *Log) settleStateLocked() error {
+	if err := l.writeAgainLocked(); err != nil {
+		return err
+	}
 	if !l.state.owed.Load() {
 		return nil
 	}

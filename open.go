@@ -344,11 +344,27 @@ func (l *Log) openWritable() error {
 	if err := l.readEpochs(); err != nil {
 		return err
 	}
-	foreign := !l.ours || !l.untouched && l.inLogDirectory()
+	foreign := l.foreign()
 	if err := l.openTail(segments, clean); err != nil {
 		return err
 	}
-	return l.settle(foreign)
+	if err := l.settle(foreign); err != nil {
+		return err
+	}
+	return l.listUnlisted()
+}
+
+// listUnlisted makes the lists of aborted transactions that were not to be trusted. A
+// lost one is else made when a reader asks; but a broker that gets the log takes it for
+// an empty one.
+func (l *Log) listUnlisted() error {
+	for _, s := range l.unlisted {
+		if err := l.listAborted(s); err != nil {
+			return err
+		}
+	}
+	l.unlisted = nil
+	return nil
 }
 
 // dropLeftovers leaves out empty segments at the end that begin below the end of
@@ -659,7 +675,7 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		}
 		o := segment.RecoverOptions{MayOverflow: !l.ours, Rewrite: l.ours && known, Visit: func(_ int64, b record.Batch) error { return l.recovered(s, b, &it) }}
 		if known {
-			o.Durable = l.state.RecoveryPoint
+			o.Durable = l.onDiskBelow()
 		}
 		r, err := s.Recover(o)
 		if errors.Is(err, segment.ErrOffsetOverflow) {
@@ -679,19 +695,22 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if r.SetAside != "" {
 			l.recovery.SetAside = append(l.recovery.SetAside, r.SetAside)
 		}
+		if r.Unwritten {
+			l.append.unwritten = append(l.append.unwritten, unwritten{s, r.Unsure})
+		}
 		lost, err := l.lostBehind(segments, i)
 		if err != nil {
 			return err
 		}
-		if (lost || i+1 == len(segments)) && r.Cut == 0 {
-			if err := l.reaches(s); err != nil {
+		if lost || i+1 == len(segments) {
+			if err := l.reaches(s, r); err != nil {
 				return err
 			}
 		}
 		if i+1 == len(segments) {
 			return nil
 		}
-		if r.Cut > 0 || lost {
+		if lost || r.Cut > 0 && !joined(segments, i) {
 			return l.endAt(segments, i)
 		}
 		if err := l.sealRecovered(s, r.NoRoom); err != nil {
@@ -699,6 +718,18 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		}
 	}
 	return nil
+}
+
+// foreign reports whether someone else may have written to the log last.
+func (l *Log) foreign() bool { return !l.ours || !l.untouched && l.inLogDirectory() }
+
+// onDiskBelow is the recovery point, or the log start if that is higher, which is moved
+// when all below it has been synced.
+func (l *Log) onDiskBelow() int64 {
+	if l.foreign() {
+		return l.state.RecoveryPoint
+	}
+	return max(l.state.RecoveryPoint, l.state.LogStartOffset)
 }
 
 // firstToRecover is the index of the segment that holds the recovery point, and
@@ -720,7 +751,7 @@ func (l *Log) firstToRecover(segments []*segment.Segment) (first int, known bool
 func (l *Log) foresee(distrusted bool) error {
 	view := newLog(l.dir, l.opts)
 	view.opts.ReadOnly = true
-	view.owner, view.ours, view.gapsBelow, view.state.State = l.owner, l.ours, l.gapsBelow, l.state.State
+	view.owner, view.ours, view.untouched, view.gapsBelow, view.state.State = l.owner, l.ours, l.untouched, l.gapsBelow, l.state.State
 	segments, err := view.surveyed()
 	if err != nil || len(segments) == 0 {
 		return err
@@ -742,7 +773,7 @@ func (l *Log) examine(segments []*segment.Segment) error {
 	first, known := l.firstToRecover(segments)
 	o := segment.RecoverOptions{MayOverflow: !l.ours}
 	if known {
-		o.Durable = l.state.RecoveryPoint
+		o.Durable = l.onDiskBelow()
 	}
 	until := max(o.Durable, l.state.DurableEnd)
 	enough := until
@@ -765,12 +796,12 @@ func (l *Log) examine(segments []*segment.Segment) error {
 		if err != nil {
 			return err
 		}
-		if (lost || i+1 == len(segments)) && r.Cut == 0 {
-			if err := l.reaches(s); err != nil {
+		if lost || i+1 == len(segments) {
+			if err := l.reaches(s, r); err != nil {
 				return err
 			}
 		}
-		if r.Cut > 0 || lost {
+		if lost || r.Cut > 0 && !joined(segments, i) {
 			return l.refuseCut(s, r, segments[i+1:])
 		}
 	}
@@ -789,6 +820,13 @@ func (l *Log) lostBehind(segments []*segment.Segment, i int) (bool, error) {
 		return false, &OverlapError{Segment: segments[i].Base(), LastOffset: end - 1, Next: next}
 	}
 	return l.ours && next > l.gapsBelow && end < next, nil
+}
+
+// joined reports whether the good batches of segment i end where the next segment
+// begins. What is cut off behind them was no part of the log then: it rolled there, and
+// a crash has kept the file from being cut.
+func joined(segments []*segment.Segment, i int) bool {
+	return i+1 < len(segments) && segments[i].NextOffset() == segments[i+1].Base()
 }
 
 // refuseCut refuses to end the log with s, for what r says or because offsets are
@@ -838,15 +876,15 @@ func (l *Log) sealRecovered(s *segment.Segment, noRoom bool) error {
 	return s.Unindex()
 }
 
-// reaches refuses a log that ends with s, at the end of a batch, below what was
-// durable: a segment is gone, or the file was cut short. Nothing that a crash leaves
-// behind looks so, since truncation lowers what is expected before it cuts; going on
-// would give offsets out twice. What lies below the log start is no loss. A batch of
-// which a part is left was told of as a cut.
-func (l *Log) reaches(s *segment.Segment) error {
+// reaches refuses a log that ends with s below what was durable: a segment is gone, or
+// the file was cut short. Nothing that a crash leaves behind looks so, since truncation
+// lowers what is expected before it cuts; going on would give offsets out twice. What
+// lies below the log start is no loss. A single batch of which a part is left was told of
+// as a cut.
+func (l *Log) reaches(s *segment.Segment, r segment.Recovery) error {
 	want := l.state.DurableEnd
-	if end := s.NextOffset(); end < want && l.state.LogStartOffset < want {
-		return &MissingEndError{File: s.Name(), End: end, Want: want}
+	if end := max(s.NextOffset(), r.Reach); end < want && l.state.LogStartOffset < want {
+		return &MissingEndError{File: s.Name(), End: s.NextOffset(), Want: want}
 	}
 	return nil
 }
@@ -880,7 +918,12 @@ func (l *Log) splitOne(segments []*segment.Segment, i int) ([]*segment.Segment, 
 // fit one segment is split. It returns what the segments are then.
 func (l *Log) reindex(segments []*segment.Segment) ([]*segment.Segment, error) {
 	for i := 0; i < len(segments)-1; i++ {
-		r, err := segments[i].Reindex(segment.ReindexOptions{OverflowBelow: segments[i+1].Base()})
+		markers := false
+		visit := func(_ int64, b record.Batch) error {
+			markers = markers || b.IsControl() && b.IsTransactional()
+			return nil
+		}
+		r, err := segments[i].Reindex(segment.ReindexOptions{OverflowBelow: segments[i+1].Base(), Visit: visit})
 		if errors.Is(err, segment.ErrOffsetOverflow) {
 			if segments, err = l.splitOne(segments, i); err != nil {
 				return nil, err
@@ -890,7 +933,7 @@ func (l *Log) reindex(segments []*segment.Segment) ([]*segment.Segment, error) {
 		}
 		if vfs.IsNoSpace(err) { // for new ones, and nobody vouches for the old
 			if err = segments[i].Unindex(); err == nil {
-				r, err = segments[i].Reindex(segment.ReindexOptions{DryRun: true})
+				r, err = segments[i].Reindex(segment.ReindexOptions{DryRun: true, Visit: visit})
 			}
 		}
 		if err != nil {
@@ -898,6 +941,9 @@ func (l *Log) reindex(segments []*segment.Segment) ([]*segment.Segment, error) {
 		}
 		if err := segments[i].ForgetAborted(); err != nil {
 			return nil, err
+		}
+		if markers {
+			l.unlisted = append(l.unlisted, segments[i])
 		}
 		l.recovery.Scanned++
 		if r.Emptied {
@@ -1042,6 +1088,10 @@ func (l *Log) settle(foreign bool) error {
 	l.watermark.Store(start)
 	l.end.Store(end)
 	l.durable.Store(end)
+	if len(l.append.unwritten) > 0 {
+		l.durable.Store(max(start, min(l.state.RecoveryPoint, end)))
+		l.notWritten()
+	}
 	l.publishStableLocked(l.HighWatermark())
 	l.drawJitterLocked()
 	if err := l.settleEpochs(start, end); err != nil {
@@ -1050,10 +1100,12 @@ func (l *Log) settle(foreign bool) error {
 	return l.changeState(func(st *checkpoint.State) {
 		st.LogStartOffset = start
 		st.Producers = st.Producers || l.append.hasProducers
-		// Everything is synced, now if not before. The point stays short of the end, for
-		// the reason of movePointIntoActive.
-		st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base(), end-1)
-		st.DurableEnd = st.RecoveryPoint
+		if len(l.append.unwritten) == 0 {
+			// Everything is synced, now if not before. The point stays short of the end,
+			// for the reason of movePointIntoActive.
+			st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base(), end-1)
+			st.DurableEnd = st.RecoveryPoint
+		}
 		if foreign {
 			st.KnownGaps = l.unexplained(end)
 		}

@@ -661,6 +661,31 @@ func TestMarkersWithoutDataLeaveNoList(t *testing.T) {
 	require.Len(t, producers, 1)
 }
 
+// A broker's log without its log directory, of which nobody knows what was durable: its
+// lists are made anew at once. A broker takes a missing one for an empty one, and would
+// show what was aborted.
+func TestABrokersLogKeepsItsListsOfAbortedTransactions(t *testing.T) {
+	dir := copyDir(t, "testdata/kafka/4.3.1/txn-0", filepath.Join(t.TempDir(), "txn-0"))
+	lists := func() map[string]string {
+		paths, err := filepath.Glob(filepath.Join(dir, "*.txnindex"))
+		require.NoError(t, err)
+		found := map[string]string{}
+		for _, path := range paths {
+			if b := readFile(t, path); len(b) > 0 {
+				found[filepath.Base(path)] = string(b)
+			}
+		}
+		return found
+	}
+	want := lists()
+	require.Greater(t, len(want), 3)
+	for range 2 {
+		closeLog(t, openLog(t, dir, quick))
+		require.Equal(t, want, lists())
+		requireSound(t, dir)
+	}
+}
+
 // K072 and more: the list of a sealed segment may be lost or damaged at any time; no
 // aborted record is shown.
 func TestALostListOfAbortedTransactionsIsMadeAgain(t *testing.T) {

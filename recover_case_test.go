@@ -747,7 +747,7 @@ func TestALostStateIsReported(t *testing.T) {
 // twentyInSegments is a closed log of 20 records in segments of a few, all durable, and
 // the base offset of its last segment.
 func twentyInSegments(t *testing.T) (dir string, last int64) {
-	l := openLog(t, t.TempDir(), seglog.Options{SegmentBytes: 300})
+	l := openLog(t, t.TempDir(), seglog.Options{SegmentBytes: 300}) // of three or four batches each
 	appendEach(t, l, many(20, 100)...)
 	all := bases(t, l)
 	closeLog(t, l)
@@ -758,6 +758,27 @@ func removeSegment(t *testing.T, dir string, base int64) {
 	for _, kind := range []string{".log", ".index", ".timeindex"} {
 		require.NoError(t, os.Remove(segmentFile(dir, base, kind)))
 	}
+}
+
+// All below the log start was synced before it moved there: damage among the deleted
+// records does not end the log before those that are not.
+func TestDamageBelowTheLogStartCostsNothingAboveIt(t *testing.T) {
+	l := openLog(t, t.TempDir(), seglog.Options{})
+	appendEach(t, l, many(20, 100)...)
+	require.NoError(t, l.DeleteBefore(10))
+	appendEach(t, l, many(1, 120)...)
+	dir := crash(t, l)
+	third := batchesOf(t, dir, 0)[3].position
+	edit(t, segmentFile(dir, 0, ".log"), func(b []byte) []byte { b[third+65] ^= 1; return b })
+	before := traces(t, dir)
+	_, err := seglog.Open(dir, quick)
+	require.ErrorIs(t, err, seglog.ErrCorrupt)
+	requireUntouched(t, dir, before)
+	_, err = seglog.Repair(t.Context(), dir, seglog.RepairOptions{Apply: true})
+	require.NoError(t, err)
+	again := openLog(t, dir, quick)
+	require.Equal(t, seglog.Offsets{Start: 10, Durable: 21, End: 21}, again.Offsets())
+	require.Equal(t, span(10, 20), offsetsOf(readAll(t, again, 10)))
 }
 
 // What was durable at the end and is gone without a trace is not taken for the end of
@@ -778,6 +799,23 @@ func TestALogWhoseEndIsMissingIsRefused(t *testing.T) {
 			dir, last := twentyInSegments(t)
 			all := batchesOf(t, dir, last)
 			require.NoError(t, os.Truncate(segmentFile(dir, last, ".log"), all[1].position))
+			return dir, all[1].BaseOffset()
+		},
+		"it is cut within a batch, and that was not the last": func(t *testing.T) (string, int64) {
+			dir, last := twentyInSegments(t)
+			all := batchesOf(t, dir, last)
+			require.NoError(t, os.Truncate(segmentFile(dir, last, ".log"), all[1].position-1))
+			return dir, last
+		},
+		"it is cut within the header of a batch": func(t *testing.T) (string, int64) {
+			dir, last := twentyInSegments(t)
+			require.NoError(t, os.Truncate(segmentFile(dir, last, ".log"), 20))
+			return dir, last
+		},
+		"it ends in zeros": func(t *testing.T) (string, int64) {
+			dir, last := twentyInSegments(t)
+			all := batchesOf(t, dir, last)
+			edit(t, segmentFile(dir, last, ".log"), func(b []byte) []byte { clear(b[all[1].position:]); return b })
 			return dir, all[1].BaseOffset()
 		},
 		"it is empty": func(t *testing.T) (string, int64) {
@@ -835,7 +873,9 @@ func TestALogWhoseEndIsMissingIsRefused(t *testing.T) {
 			repaired, err := seglog.Repair(t.Context(), dir, seglog.RepairOptions{})
 			require.NoError(t, err)
 			require.True(t, repaired.Needed())
-			require.Equal(t, seglog.OffsetRange{First: end, Next: want}, repaired.Missing)
+			if len(repaired.Removed) == 0 { // what is left of a batch tells, too
+				require.Equal(t, seglog.OffsetRange{First: end, Next: want}, repaired.Missing)
+			}
 			_, err = seglog.Open(dir, quick)
 			require.ErrorIs(t, err, seglog.ErrCorrupt, "so far it was only said")
 			_, err = seglog.Repair(t.Context(), dir, seglog.RepairOptions{Apply: true})

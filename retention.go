@@ -44,27 +44,31 @@ func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
 		return removed, nil
 	}
 	l.abortCompaction(errRemovedMeanwhile)
-	// A log that ends below its start after a crash begins anew, and what it knows of
-	// producers is gone: the start does not run ahead of the disk.
-	if err := l.syncTo(offset); err != nil {
-		return removed, err
-	}
 	below := func(_, next *segment.Segment) (bool, error) {
 		return next != nil && next.Base() <= offset, nil
 	}
-	err = l.moveStart(offset)
-	if err != nil && !errors.Is(err, ErrNoSpace) {
+	err = l.syncAndMoveStart(offset)
+	if err != nil && (!errors.Is(err, ErrNoSpace) || errors.Is(err, ErrFailed)) {
 		return removed, err
 	}
 	removed, rerr := l.removeLeading(context.Background(), below)
 	if err != nil && rerr == nil {
-		err = l.moveStart(offset)
+		err = l.syncAndMoveStart(offset)
 		if errors.Is(err, ErrNoSpace) && l.set.Load().first().Base() == offset {
 			err = nil
 		}
 	}
 	removed.Start = l.start.Load()
 	return removed, errors.Join(rerr, err)
+}
+
+// syncAndMoveStart: a log that ends below its start after a crash begins anew, and what it
+// knows of producers is gone, so the start does not run ahead of the disk.
+func (l *Log) syncAndMoveStart(offset int64) error {
+	if err := l.syncTo(offset); err != nil {
+		return err
+	}
+	return l.moveStart(offset)
 }
 
 func (l *Log) mayMaintain() error {

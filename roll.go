@@ -73,6 +73,9 @@ func (l *Log) rollLocked(base int64) error {
 	if err := l.settleStateLocked(); err != nil {
 		return err
 	}
+	if err := l.syncUndoneLocked(old); err != nil {
+		return err
+	}
 	if l.append.transactional {
 		old.KeepAborted()
 	}
@@ -90,6 +93,21 @@ func (l *Log) rollLocked(base int64) error {
 	l.activateLocked(next)
 	l.captureProducersLocked(base)
 	l.background.Go(l.flushSealed)
+	return nil
+}
+
+// syncUndoneLocked comes before a segment is begun behind one in which an append was
+// taken back: of what that wrote, nothing must be there after a power cut that spares the
+// new segment. In the same segment the next sync sees to that.
+func (l *Log) syncUndoneLocked(active *segment.Segment) error {
+	if !l.append.undone {
+		return nil
+	}
+	if err := l.syncFiles(unsynced{segments: []*segment.Segment{active}}); err != nil {
+		l.failLocked(err)
+		return fmt.Errorf("%w: %w", ErrFailed, named(err))
+	}
+	l.append.undone = false
 	return nil
 }
 

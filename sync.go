@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/seglog/seglog/internal/checkpoint"
@@ -39,14 +40,53 @@ func (l *Log) syncTo(offset int64) error {
 	if l.durable.Load() >= offset {
 		return nil
 	}
-	l.append.Lock()
-	err := l.append.failed
-	work := l.takeUnsyncedLocked()
-	l.append.Unlock()
+	work, err := l.takeWork()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFailed, named(err))
+		return err
 	}
 	return l.syncTaken(work)
+}
+
+// takeWork takes what is to be synced, or says why it cannot be. sync is held.
+func (l *Log) takeWork() (unsynced, error) {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if err := l.append.failed; err != nil {
+		return unsynced{}, fmt.Errorf("%w: %w", ErrFailed, named(err))
+	}
+	if err := l.writeAgainLocked(); err != nil {
+		return unsynced{}, err
+	}
+	return l.takeUnsyncedLocked(), nil
+}
+
+// unwritten is a segment of which recovery would have written again what lies from a
+// position on; see segment.RecoverOptions.Rewrite.
+type unwritten struct {
+	segment *segment.Segment
+	from    int64
+}
+
+// notWritten has what is unwritten synced when it has been written.
+func (l *Log) notWritten() {
+	for _, u := range l.append.unwritten {
+		l.markUnsyncedLocked(u.segment)
+	}
+}
+
+// writeAgainLocked does what recovery had no room for on a full disk. Until there is
+// room nothing of it is promised, and nothing more appended: a power cut might take the
+// one and leave the other. append is held.
+func (l *Log) writeAgainLocked() error {
+	for len(l.append.unwritten) > 0 {
+		u := l.append.unwritten[0]
+		err := u.segment.WriteAgain(u.from)
+		if err != nil && !errors.Is(err, segment.ErrRetired) && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("write again what the disk may not have: %w", named(err))
+		}
+		l.append.unwritten = l.append.unwritten[1:]
+	}
+	return nil
 }
 
 // syncTaken syncs what was taken. sync is held.
@@ -108,6 +148,9 @@ func (l *Log) movePointIntoActive() {
 func (l *Log) syncLocked() error {
 	if err := l.append.failed; err != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, named(err))
+	}
+	if err := l.writeAgainLocked(); err != nil {
+		return err
 	}
 	work := l.takeUnsyncedLocked()
 	if err := l.syncFiles(work); err != nil {
@@ -199,6 +242,9 @@ func (l *Log) durableOrWhyNot(offset int64) error {
 		return fmt.Errorf("%w: %w", ErrFailed, named(l.append.failed))
 	case l.append.closed:
 		return ErrClosed
+	}
+	if err := l.writeAgainLocked(); err != nil {
+		return err
 	}
 	return errNotYet
 }

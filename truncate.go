@@ -213,6 +213,7 @@ func (l *Log) reactivate(s *segment.Segment) error {
 // restartLocked makes the log empty, starting at offset.
 func (l *Log) restartLocked(offset int64) error {
 	old := l.set.Load().slice()
+	l.append.unwritten = nil
 	lowest := min(offset, l.start.Load())
 	l.lowerDurable(offset)
 	l.lowerUnstable(offset)

@@ -232,11 +232,11 @@ func (v *verification) checkpointBad(f layout.File, e *checkpoint.CorruptError) 
 func (v *verification) state(f layout.File, path string) error {
 	state, err := checkpoint.ReadState(v.opts.FS, path)
 	tail := v.tail
-	if err != nil || tail == nil || v.ended || tail.unreadable > 0 || tail.err != nil {
+	if err != nil || tail == nil || v.ended || tail.unreadable > 0 && tail.reach == 0 || tail.err != nil {
 		return v.parsed(f, err)
 	}
 	v.ended = true
-	if v.damaged[tail.base] { // but its log is sound
+	if v.damaged[tail.base] || tail.torn { // but its log is sound up to there
 		return v.missing(state)
 	}
 	if mark := state.Clean; mark != nil && mark.Segment == tail.base && mark.Size == tail.bytes && mark.EndOffset != tail.next {
@@ -249,15 +249,15 @@ func (v *verification) state(f layout.File, path string) error {
 	return v.missing(state)
 }
 
-// missing compares the end of the log with what was durable. A torn batch there was
-// told of, and a writer may truncate meanwhile.
+// missing compares the end of the log with what was durable. A single torn batch there
+// was told of, and a writer may truncate meanwhile.
 func (v *verification) missing(state checkpoint.State) error {
 	tail := v.tail
 	want := state.DurableEnd
 	if !v.untouched() {
 		want = min(want, newLog(v.dir, Options{FS: v.opts.FS}).brokerState().RecoveryPoint)
 	}
-	if v.writer || tail.torn || tail.next >= want || state.LogStartOffset >= want {
+	if v.writer || max(tail.next, tail.reach) >= want || state.LogStartOffset >= want {
 		return nil
 	}
 	return v.found(tail.base, Problem{

@@ -58,6 +58,7 @@ type segmentCheck struct {
 	span    int64 // how many offsets the last batch takes
 	newest  int64 // largest timestamp so far
 	torn    bool  // the log ends in what is no batch
+	reach   int64 // then, unless 0: segment.Part.Reach
 	epochs  epochCheck
 	unsaid  int64 // bytes read since progress was told
 	present decoded
@@ -257,10 +258,10 @@ func (s *segmentCheck) damage(part segment.Part) Problem {
 			p.Offset = h.BaseOffset
 		}
 	case part.Kind == segment.Zeros:
-		s.torn = true
+		s.torn, s.reach = true, part.Reach(s.next)
 		p.Kind, p.Detail = "zero_tail", fmt.Sprintf("%d zero bytes at position %d", part.Size, part.Position)
 	case part.Kind == segment.Torn:
-		s.torn = true
+		s.torn, s.reach = true, part.Reach(s.next)
 		p.Kind = "torn_tail"
 		p.Detail = fmt.Sprintf("torn tail of %d bytes: %s", part.Size, strings.TrimSuffix(p.Detail, ": "+record.ErrShort.Error()))
 		if s.last {

@@ -25,6 +25,8 @@ type Recovery struct {
 	// Reason why the scan stopped there; nil when nothing was cut.
 	Cut    int64
 	Reason error
+	// Reach is the offset up to which the log went at least, with what was cut as it is.
+	Reach int64
 	// Stranded is true if there are good batches among what was cut.
 	Stranded bool
 	// SetAside is the name of the file that the removed bytes were copied to,
@@ -39,6 +41,10 @@ type Recovery struct {
 	// the last entry. Before such a segment is sealed there must be room, or it is to be
 	// left without: see Unindex.
 	NoRoom bool
+	// Unwritten is true if the disk had no room for what Rewrite is to write again, from
+	// position Unsure on: it may not be there after a power cut. See WriteAgain.
+	Unwritten bool
+	Unsure    int64
 	// Emptied is true for a log without a byte whose index had entries, which Reindex
 	// finds: someone has emptied it.
 	Emptied bool
@@ -100,10 +106,7 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 	}
 	s.size.Store(p.out.Bytes)
 	if p.out.Cut == 0 {
-		if o.Rewrite {
-			return p.out, s.rewrite(p.unsure, end)
-		}
-		return p.out, nil
+		return p.out, s.writeAgain(&p, o)
 	}
 	if p.out.Stranded {
 		if err := s.setAside(&p.out, end); err != nil {
@@ -115,12 +118,38 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 	if err := s.open.log.Truncate(p.out.Bytes); err != nil {
 		return p.out, err
 	}
-	if o.Rewrite {
-		if err := s.rewrite(p.unsure, p.out.Bytes); err != nil {
-			return p.out, err
-		}
+	if err := s.writeAgain(&p, o); err != nil {
+		return p.out, err
 	}
 	return p.out, s.open.log.Sync()
+}
+
+// writeAgain does what RecoverOptions.Rewrite asks for, or notes that a full disk has no
+// room for it: a log must open there.
+func (s *Segment) writeAgain(p *replay, o RecoverOptions) error {
+	if !o.Rewrite {
+		return nil
+	}
+	err := s.rewrite(s.open.log, p.out.Unsure, p.out.Bytes)
+	if vfs.IsNoSpace(err) {
+		p.out.Unwritten = true
+		return nil
+	}
+	return err
+}
+
+// WriteAgain does what Recover had no room for, up to the end of the segment as it is
+// now. Nobody may append to the segment meanwhile.
+func (s *Segment) WriteAgain(from int64) error {
+	if err := s.Acquire(); err != nil {
+		return err
+	}
+	defer s.Release()
+	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDWR, 0) // a sealed one is open for reading
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.rewrite(f, from, s.size.Load()), f.Close())
 }
 
 func (s *Segment) openForRecoveryLocked() error {
@@ -144,24 +173,20 @@ func (s *Segment) openForRecoveryLocked() error {
 }
 
 // rewrite sets the size of the file again and writes bytes over themselves, so that the
-// next sync is about them. On a full disk of a kind that needs room for it, it is left
-// out: a log must open there.
-func (s *Segment) rewrite(from, end int64) error {
-	if from == end {
+// next sync is about them.
+func (s *Segment) rewrite(f vfs.File, from, end int64) error {
+	if from >= end {
 		return nil
 	}
-	// The size that it has already would be no change.
-	err := errors.Join(s.open.log.Truncate(end+1), s.open.log.Truncate(end))
-	if err == nil {
-		err = s.eachChunk(from, end, func(b []byte, pos int64) error {
-			_, err := vfs.WriteFull(s.open.log, b, pos)
-			return err
-		})
+	// The size that it has already would be no change. A crash in between leaves one
+	// byte too many, which the next recovery cuts.
+	if err := errors.Join(f.Truncate(end+1), f.Truncate(end)); err != nil {
+		return err
 	}
-	if vfs.IsNoSpace(err) {
-		return nil
-	}
-	return err
+	return s.eachChunk(from, end, func(b []byte, pos int64) error {
+		_, err := vfs.WriteFull(f, b, pos)
+		return err
+	})
 }
 
 // setAside copies what is about to be cut off to a file beside the log. A crash
@@ -424,7 +449,6 @@ type replay struct {
 	until int64 // enough was read when the next offset is this one or above; 0: never
 
 	out         Recovery
-	unsure      int64 // position of the first batch that is not known to be on disk
 	newest      TimestampOffset
 	lastIndexed int64
 	walk        Walker
@@ -456,7 +480,7 @@ func (p *replay) run(end int64) error {
 			p.out.Bytes = part.Position
 		}
 		if p.recovery != nil {
-			if err := p.stop(part.Kind, bad); err != nil {
+			if err := p.stop(part, bad); err != nil {
 				return err
 			}
 			break
@@ -535,7 +559,9 @@ func (s *Segment) moved(w *Walker, part Part, want int64) (bad, err error) {
 
 // stop looks whether good batches are among what is to be cut, and refuses to
 // cut bytes that were durable.
-func (p *replay) stop(kind PartKind, bad error) error {
+func (p *replay) stop(part Part, bad error) error {
+	kind := part.Kind
+	p.out.Reach = part.Reach(p.s.nextOffset)
 	p.out.Stranded = kind == Whole // with an offset that cannot be
 	for !p.out.Stranded && p.walk.Next() {
 		p.out.Stranded = p.walk.Part().Kind == Whole
@@ -561,7 +587,7 @@ func (p *replay) take(part Part) error {
 	}
 	s.nextOffset = h.LastOffset + 1
 	if p.recovery != nil && s.nextOffset <= p.recovery.Durable {
-		p.unsure = part.Position + part.Size
+		p.out.Unsure = part.Position + part.Size
 	}
 	p.out.Batches++
 	if p.visit == nil {

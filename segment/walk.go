@@ -42,6 +42,19 @@ type Part struct {
 	Err error
 }
 
+// Reach is the least offset behind a log that ends in this part, where next is due. Of
+// a torn batch its header says where it ended; without one it was a record at least. The
+// rest may be anything.
+func (p *Part) Reach(next int64) int64 {
+	switch p.Kind {
+	case Zeros:
+		return next
+	case Torn:
+		return max(next+1, p.Summary.LastOffset+1)
+	}
+	return math.MaxInt64
+}
+
 // Walker reads a file of batches and trusts nothing in it. Where Scanner ends at
 // the first damage, Walker says what is wrong and goes on behind it, so that one
 // bad batch does not hide the good ones after it. Behind bytes that do not say
