@@ -20,7 +20,7 @@ import (
 var project embed.FS
 
 // ErrMissing means that Java or Maven is not installed.
-var ErrMissing = errors.New("Kafka's own classes need java, javac (17 or later) and mvn on the PATH")
+var ErrMissing = errors.New("java, javac (17 or later) and mvn have to be on the PATH to run Kafka's own classes")
 
 const (
 	dependencyPlugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
