@@ -6,12 +6,16 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/layout"
+	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 	"github.com/stretchr/testify/require"
 )
@@ -92,6 +96,7 @@ func TestATailReaderSeesWholeBatchesAndNothingBeyondTheEnd(t *testing.T) {
 	}
 	done.Store(true)
 	readers.Wait()
+	require.NoError(t, l.Close())
 }
 
 // readTail reads raw bytes at end-1: whole valid batches, all below the end
@@ -480,4 +485,46 @@ func TestRefreshFollowsAWriter(t *testing.T) {
 	}
 	other := openLog(t, t.TempDir(), quick)
 	require.ErrorIs(t, other.Refresh(), seglog.ErrOption)
+}
+
+// hookedFS calls a function once, before a file is opened.
+type hookedFS struct {
+	vfs.FS
+	file string
+	hook func()
+}
+
+func (h *hookedFS) OpenFile(name string, flag int, perm os.FileMode) (vfs.File, error) {
+	if hook := h.hook; hook != nil && filepath.Base(name) == h.file {
+		h.hook = nil
+		hook()
+	}
+	return h.FS.OpenFile(name, flag, perm)
+}
+
+// A reader that looked at the segments before a truncation finds other batches, in other
+// places, when it comes to read them. It looks again, and tells of no damage.
+func TestATruncationIsNotTakenForDamage(t *testing.T) {
+	opts := quick
+	disk := &hookedFS{FS: vfs.OS, file: layout.LogName(0)}
+	opts.FS = disk
+	l := openLog(t, t.TempDir(), opts)
+	add := func(n int) {
+		_, err := appendStamped(l, n)
+		require.NoError(t, err)
+	}
+	add(10)
+	roll(t, l)
+	add(5)
+	add(5)
+	roll(t, l) // at 20
+	add(5)
+	l = reopen(t, l, opts)
+	disk.hook = func() {
+		require.NoError(t, l.TruncateTo(15))
+		add(5)
+		add(5) // from 20 on, in the segment that ended there
+	}
+	require.Equal(t, int64(22), offsetForTime(t, l, 1+22))
+	require.Nil(t, disk.hook)
 }

@@ -184,23 +184,35 @@ func (l *Log) acquireHere(s *segment.Segment) error {
 	return err
 }
 
-// doubt is damage that a reader of a read-only log has met, and on account of which the
-// log was looked at again.
+// doubt is about damage that a reader meets: the log may have changed meanwhile.
 type doubt struct {
+	generation int64 // of the log, when the reader began
+	// Of a read-only log, what was met before, and on account of which the log was
+	// looked at again.
 	file     string
 	position int64
 }
 
-// again reports whether to read again: another process has changed a file in which
-// damage was met since the log was last looked at, and what a truncation has left may
-// look so, or what was appended then. Damage that is met a second time is believed. A
-// log that is not read-only knows of its truncations. Nothing is acquired.
+func (l *Log) newDoubt() doubt { return doubt{generation: l.generation.Load()} }
+
+// again reports whether to read again: what a truncation has left may look like damage to
+// one who does not know of it yet, and so may what was appended then. Of its own
+// truncations a log knows. If it is read-only, another process has changed the file since
+// the log was last looked at; what is met a second time is believed. Nothing is acquired.
 func (l *Log) again(d *doubt, err error) (bool, error) {
 	var damage *CorruptionError
-	if !l.opts.ReadOnly || !errors.As(err, &damage) {
+	if !errors.As(err, &damage) {
 		return false, err
 	}
-	if *d == (doubt{damage.File, damage.Position}) {
+	if !l.opts.ReadOnly {
+		before := d.generation
+		d.generation = l.generation.Load()
+		if d.generation == before {
+			return false, err
+		}
+		return true, nil
+	}
+	if d.file == damage.File && d.position == damage.Position {
 		return false, err
 	}
 	if s := l.set.Load().floor(damage.BaseOffset); s != nil && s.Base() == damage.BaseOffset {
@@ -209,7 +221,7 @@ func (l *Log) again(d *doubt, err error) (bool, error) {
 			return false, err
 		}
 	}
-	*d = doubt{damage.File, damage.Position}
+	d.file, d.position = damage.File, damage.Position
 	if err := l.Refresh(); err != nil {
 		return false, err
 	}

@@ -296,6 +296,7 @@ func (w *walk) noticeTruncation() error {
 
 // load reads the batch that holds w.from, or the next one there is.
 func (w *walk) load() error {
+	w.doubt.generation = w.generation
 	for {
 		var err error
 		if w.aimed {

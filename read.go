@@ -148,9 +148,10 @@ func (l *Log) Get(offset int64) (Record, error) {
 func (l *Log) GetBuffer(offset int64, buf []byte) (Record, []byte, error) {
 	r := readers.Get().(*reader)
 	defer readers.Put(r)
+	d := l.newDoubt()
 	rec, buf, err := l.get(r, offset, buf)
 	if err != nil {
-		rec, buf, err = l.getAgain(r, offset, buf, err)
+		rec, buf, err = l.getAgain(r, offset, buf, d, err)
 	}
 	if err != nil {
 		return Record{}, buf, fmt.Errorf("get offset %d: %w", offset, l.tellDamaged(err))
@@ -159,8 +160,8 @@ func (l *Log) GetBuffer(offset int64, buf []byte) (Record, []byte, error) {
 }
 
 // getAgain is get after an error that may be about a log that has changed meanwhile.
-func (l *Log) getAgain(r *reader, offset int64, buf []byte, err error) (rec Record, _ []byte, _ error) {
-	for d, more := (doubt{}), true; more && err != nil; {
+func (l *Log) getAgain(r *reader, offset int64, buf []byte, d doubt, err error) (rec Record, _ []byte, _ error) {
+	for more := true; more && err != nil; {
 		if more, err = l.again(&d, err); more {
 			rec, buf, err = l.get(r, offset, buf)
 		}
@@ -378,7 +379,7 @@ func (l *Log) read(r *reader, offset int64, maxBytes int, opts *ReadOptions) (Re
 			return ReadResult{}, err
 		}
 	}
-	for d := (doubt{}); ; {
+	for d := l.newDoubt(); ; {
 		r.set = nil
 		res, err := l.readOnce(r, offset, maxBytes, opts)
 		if err == nil {

@@ -49,7 +49,7 @@ func (l *Log) OffsetForTime(timestamp int64) (at TimestampOffset, found bool, er
 		return at, false, fmt.Errorf("offset for time: %w", &OptionError{
 			Field: "timestamp", Value: fmt.Sprint(timestamp), Want: "0 or above, or -1, -2 or -3"})
 	}
-	for d, more := (doubt{}), true; more; {
+	for d, more := l.newDoubt(), true; more; {
 		if at, found, err = l.publishedAt(r, timestamp); err == nil {
 			break
 		}

@@ -60,8 +60,14 @@ func (c *Scanner) Forget() {
 	c.seen, c.walking = false, false
 }
 
-// Extend moves the end further, after more was written.
-func (c *Scanner) Extend(end int64) { c.end = end }
+// Extend moves the end further, after more was written; or back, if the segment was
+// truncated, whereupon nothing that was read ahead counts.
+func (c *Scanner) Extend(end int64) {
+	if end < c.end {
+		c.Forget()
+	}
+	c.end = end
+}
 
 // Position is the position of the present batch.
 func (c *Scanner) Position() int64 { return c.pos }

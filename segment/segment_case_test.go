@@ -238,6 +238,26 @@ func TestTruncatingAndAppendingAgainLeavesOneRecord(t *testing.T) {
 }
 
 // 107, and K028
+// A scanner has seen a batch that is cut off before it is read.
+func TestAScanEndsWhereTheSegmentWasTruncated(t *testing.T) {
+	s := create(t, 0, segment.Options{})
+	put(t, s, 1, 0, 1)
+	put(t, s, 1, 2, 3)
+	require.NoError(t, s.Acquire())
+	var c segment.Scanner
+	require.NoError(t, s.SeekBelow(&c, 2, segment.Unbounded))
+	h, err := c.Header()
+	require.NoError(t, err)
+	require.Equal(t, int64(2), h.BaseOffset)
+	s.Release()
+	require.NoError(t, s.TruncateTo(2))
+	require.NoError(t, s.Acquire())
+	defer s.Release()
+	c.Extend(s.View().Size)
+	_, err = c.Checked()
+	require.ErrorIs(t, err, io.EOF)
+}
+
 func TestTruncatingAnEmptySegmentLeavesRoomInItsIndexes(t *testing.T) {
 	o := segment.Options{IndexIntervalBytes: 1, IndexMaxBytes: 1000}
 	s := reopen(t, create(t, 40, o), o)
