@@ -361,6 +361,116 @@ func TestWhatCouldNotBeWrittenAgainIsNotPromised(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
+// The same of a truncation whose sync fails: the next open sees the log truncated, and
+// makes sure that it is.
+func TestATruncationThatWasNotSyncedIsMadeAgainByTheNextOpen(t *testing.T) {
+	for _, to := range []int64{0, 5} {
+		for _, more := range []int{0, 3} {
+			disk := logtest.NewDisk(logtest.DiskOptions{})
+			opts := seglog.Options{FS: disk.FS()}
+			l, err := seglog.Open("log", opts)
+			require.NoError(t, err)
+			appendEach(t, l, many(10, 0)...)
+			disk.FailAndForget(logtest.Calls{Kind: logtest.Sync, Name: "*.log"}, syscall.EIO)
+			require.ErrorIs(t, l.TruncateTo(to), seglog.ErrFailed)
+			_ = l.Close()
+			disk.Heal()
+			l, err = seglog.Open("log", opts)
+			require.NoError(t, err)
+			require.Equal(t, seglog.Offsets{Durable: to, End: to}, l.Offsets())
+			appendEach(t, l, many(more, 0)...)
+			for state := range disk.States(50, 1) {
+				o := opts
+				o.FS = state.FS()
+				l, err := seglog.Open("log", o)
+				require.NoError(t, err, "%s", state)
+				require.Equal(t, to+int64(more), l.Offsets().End, "%s", state)
+				require.NoError(t, l.Close())
+			}
+			require.NoError(t, l.Close())
+		}
+	}
+}
+
+// One file of many cannot be removed: the segments that are out of the log are closed,
+// removed when it can be done, and never part of the log again.
+func TestARemovalThatFailsIsMadeUpFor(t *testing.T) {
+	remove := map[string]func(l *seglog.Log) error{
+		"by retention":    func(l *seglog.Log) error { _, err := l.ApplyRetention(t.Context()); return err },
+		"by DeleteBefore": func(l *seglog.Log) error { return l.DeleteBefore(6) },
+	}
+	build := func(t *testing.T) (*logtest.Disk, *seglog.Log, seglog.Options) {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		opts := seglog.Options{RetentionBytes: 1, RetentionTime: -1, FS: disk.FS()}
+		l, err := seglog.Open("log", opts)
+		require.NoError(t, err)
+		for o := range int64(7) {
+			appendEach(t, l, many(1, o)...)
+			roll(t, l)
+			_, err := l.Get(o) // so that the files are open
+			require.NoError(t, err)
+		}
+		return disk, l, opts
+	}
+	count := func(disk *logtest.Disk) (n int) {
+		names, err := disk.ReadDir("log")
+		require.NoError(t, err)
+		for _, name := range names {
+			if strings.Contains(name, ".log") {
+				n++
+			}
+		}
+		return n
+	}
+	for name, remove := range remove {
+		for _, kind := range []logtest.Kind{logtest.Remove, logtest.Rename} {
+			t.Run(name+", the call that fails is "+string(kind), func(t *testing.T) {
+				disk, l, opts := build(t)
+				disk.Fail(logtest.Calls{Kind: kind, Name: "*000.log*", Nth: 1}, syscall.EIO)
+				require.ErrorIs(t, remove(l), syscall.EIO)
+				start := l.Offsets().Start
+				require.GreaterOrEqual(t, start, int64(6))
+				killed := disk.Kill()
+				opts.FS = killed.FS()
+				again, err := seglog.Open("log", opts)
+				require.NoError(t, err)
+				require.Equal(t, start, again.Offsets().Start, "it does not come back")
+				require.NoError(t, again.Close())
+
+				require.NoError(t, remove(l))
+				require.LessOrEqual(t, count(disk), 2)
+				require.NoError(t, l.Close())
+				require.Zero(t, disk.Open()+disk.Mapped()+disk.Locked())
+
+				disk, l, opts = build(t)
+				disk.Fail(logtest.Calls{Kind: kind, Name: "*000.log*", Nth: 1}, syscall.EIO)
+				require.Error(t, remove(l))
+				require.NoError(t, l.TruncateFullyAndStartAt(2), "where some of them are")
+				appendEach(t, l, many(1, 2)...)
+				require.NoError(t, l.Close())
+				opts.FS = disk.FS()
+				l, err = seglog.Open("log", opts)
+				require.NoError(t, err)
+				require.Equal(t, seglog.Offsets{Start: 2, Durable: 3, End: 3}, l.Offsets())
+				require.Equal(t, []int64{2}, offsetsOf(readAll(t, l, 2)))
+				require.NoError(t, l.Close())
+			})
+		}
+	}
+	t.Run("by truncation", func(t *testing.T) {
+		disk, l, opts := build(t)
+		disk.Fail(logtest.Calls{Kind: logtest.Remove, Nth: 1}, syscall.EIO)
+		require.ErrorIs(t, l.TruncateTo(1), seglog.ErrFailed)
+		require.NoError(t, l.Close())
+		require.Zero(t, disk.Open()+disk.Mapped()+disk.Locked())
+		opts.FS = disk.FS()
+		l, err := seglog.Open("log", opts)
+		require.NoError(t, err)
+		readAll(t, l, 0)
+		require.NoError(t, l.Close())
+	})
+}
+
 // An append that failed half-way is taken back, and stays so if the log rolls before
 // anything else is synced in its segment.
 func TestAnAppendThatWasTakenBackStaysSoBehindARoll(t *testing.T) {

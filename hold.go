@@ -108,20 +108,20 @@ func (l *Log) unlessHeld(remaining int64, decide decider) decider {
 }
 
 // held reports whether a hold keeps a segment that ends below upper and has, with all
-// behind it, so many bytes. Holds that would have to keep too much are lost.
+// behind it, so many bytes.
 func (l *Log) held(upper, bytes int64) bool {
 	l.holds.Lock()
 	defer l.holds.Unlock()
-	kept := false
-	for _, h := range l.holds.list {
-		if h.info.Offset < upper && (h.info.MaxBytes == 0 || bytes <= h.info.MaxBytes) {
-			kept = true
-		}
+	return slices.ContainsFunc(l.holds.list, func(h *Hold) bool {
+		return h.info.Offset < upper && (h.info.MaxBytes == 0 || bytes <= h.info.MaxBytes)
+	})
+}
+
+// lose tells the holds from which something below start was taken.
+func (h *holds) lose(start int64) {
+	h.Lock()
+	defer h.Unlock()
+	for _, hold := range h.list {
+		hold.info.Lost = hold.info.Lost || hold.info.Offset < start
 	}
-	for _, h := range l.holds.list {
-		if !kept && h.info.Offset < upper {
-			h.info.Lost = true
-		}
-	}
-	return kept
 }

@@ -1,6 +1,7 @@
 package seglog_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,6 +73,32 @@ func TestAHoldKeepsNoMoreThanItsLimit(t *testing.T) {
 	require.False(t, fits.Info().Lost)
 	small.Release()
 	require.Equal(t, int64(80), retained(t, l))
+}
+
+// Retention that ends before it removes anything has taken nothing from a hold.
+func TestAHoldIsLostOnlyWhenSomethingWasRemoved(t *testing.T) {
+	l := tenSegments(t, seglog.Options{})
+	h, err := l.Hold("small", 5, 1)
+	require.NoError(t, err)
+	_, err = l.ApplyRetention(&countdown{Context: t.Context(), n: 3})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, l.Offsets().Start)
+	require.False(t, h.Info().Lost)
+	require.Positive(t, retained(t, l))
+	require.True(t, h.Info().Lost)
+}
+
+// countdown is canceled when it has been asked n times.
+type countdown struct {
+	context.Context
+	n int
+}
+
+func (c *countdown) Err() error {
+	if c.n--; c.n < 0 {
+		return context.Canceled
+	}
+	return nil
 }
 
 func TestAHoldStandsInNobodysWayButRetentions(t *testing.T) {

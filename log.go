@@ -137,6 +137,7 @@ type Log struct {
 	// away, and are not what a crash has taken. It is not below the recovery point,
 	// for which the one who has seen less counts.
 	gapsBelow int64
+	undeleted []*segment.Segment // out of the set, and still to be removed; under maintain
 	unlisted  []*segment.Segment // while it is opened; see listUnlisted
 	shut      bool               // of a read-only log: it was closed when it was opened
 	recovery  Recovery           // guarded by append once the log is open

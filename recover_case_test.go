@@ -10,10 +10,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/seglog/seglog"
 	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/logtest"
 	"github.com/seglog/seglog/record"
 	"github.com/stretchr/testify/require"
 )
@@ -758,6 +760,79 @@ func removeSegment(t *testing.T, dir string, base int64) {
 	for _, kind := range []string{".log", ".index", ".timeindex"} {
 		require.NoError(t, os.Remove(segmentFile(dir, base, kind)))
 	}
+}
+
+// Where one of two batches has a wrong base offset, and nobody can say which, readers get
+// neither. Nor does what was repaired or recovered have one of them, under an offset that
+// is perhaps not its own.
+func TestOfTwoBatchesThatContradictEachOtherNoneIsKept(t *testing.T) {
+	l := openLog(t, t.TempDir(), seglog.Options{})
+	for _, offset := range []int64{5, 8, 14, 15, 21, 22, 32, 35} { // as after a compaction
+		_, err := l.AppendReplicated(batchAt(t, record.BuilderOptions{BaseOffset: offset}, at(offset, offset, fmt.Sprint(offset))), nil)
+		require.NoError(t, err)
+	}
+	roll(t, l)
+	all := bases(t, l)
+	base := all[len(all)-2]
+	closeLog(t, l)
+	moved := batchesOf(t, l.Dir(), base)[4]
+	require.Equal(t, int64(21), moved.BaseOffset())
+	edit(t, segmentFile(l.Dir(), base, ".log"), func(b []byte) []byte { b[moved.position+7] = 29; return b })
+	requireRead := func(dir string) {
+		t.Helper()
+		l := openLog(t, dir, quick)
+		defer closeLog(t, l)
+		var found []int64
+		for r, err := range l.Records(t.Context(), l.Offsets().Start, &seglog.IterOptions{SkipDamaged: true}) {
+			if err == nil {
+				require.Equal(t, fmt.Sprint(r.Offset), string(r.Value))
+				found = append(found, r.Offset)
+			}
+		}
+		require.Equal(t, []int64{5, 8, 14, 15, 32, 35}, found)
+	}
+	requireRead(l.Dir())
+	fresh := filepath.Join(t.TempDir(), "fresh")
+	_, err := seglog.Recover(t.Context(), l.Dir(), fresh, seglog.RecoverOptions{SkipBadBatches: true})
+	require.NoError(t, err)
+	requireRead(fresh)
+	report, err := seglog.Repair(t.Context(), l.Dir(), seglog.RepairOptions{Apply: true})
+	require.NoError(t, err)
+	require.Len(t, report.Removed, 1, "they follow each other")
+	requireRead(l.Dir())
+	requireSound(t, l.Dir())
+}
+
+// A failed sync may have left what is seen here in memory only, and nobody would write it
+// again but Repair, which marks it as durable.
+func TestWhatAFailedSyncLeftInMemoryIsWrittenAgainByRepair(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := seglog.Options{FS: disk.FS()}
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(5, 0)...)
+	disk.FailAndForget(logtest.Calls{Kind: logtest.Sync, Name: "*.log"}, syscall.EIO)
+	_, err = l.Append(many(5, 5), nil)
+	require.ErrorIs(t, err, seglog.ErrFailed)
+	_ = l.Close()
+	disk.Heal()
+	require.NoError(t, disk.WriteFile("log/00000000000000000000.index", []byte("garbage!")))
+	report, err := seglog.Repair(t.Context(), "log", seglog.RepairOptions{FS: disk.FS(), Apply: true})
+	require.NoError(t, err)
+	require.True(t, report.Applied)
+	l, err = seglog.Open("log", opts)
+	require.NoError(t, err)
+	require.Equal(t, int64(10), l.Offsets().Durable)
+	appendEach(t, l, many(3, 10)...)
+	for state := range disk.States(50, 1) {
+		o := opts
+		o.FS = state.FS()
+		l, err := seglog.Open("log", o)
+		require.NoError(t, err, "%s", state)
+		require.Equal(t, int64(13), l.Offsets().End, "%s", state)
+		require.NoError(t, l.Close())
+	}
+	require.NoError(t, l.Close())
 }
 
 // All below the log start was synced before it moved there: damage among the deleted

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -85,12 +86,23 @@ func (r *repair) dropOrphans() error {
 	})
 }
 
+// syncLog makes the log of segment i durable. What lies above the recovery point is
+// written again first, for the reason of segment.RecoverOptions.Rewrite.
 func (r *repair) syncLog(i int) error {
 	f, err := r.log.opts.FS.OpenFile(r.path(i), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	if l := r.log; l.ours && r.baseAt(i+1) > l.state.RecoveryPoint {
+		var info fs.FileInfo
+		if info, err = f.Stat(); err == nil {
+			err = segment.WriteAgain(f, 0, info.Size())
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // rewrite replaces segment i by one without its bad ranges, after keeping these.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/segment"
 )
 
 // rescued is a Log that was not opened: it knows where its files are, and that
@@ -281,9 +283,10 @@ func (f *findings) inLog(base int64, p Problem) bool {
 // Verify has not measured.
 func (f *findings) settle(i int) error {
 	base := f.dir.bases[i]
-	all := f.bad[base]
-	if len(all) == 0 {
-		return nil
+	all, err := f.reorder(i, f.bad[base])
+	if len(all) == 0 || err != nil {
+		f.bad[base] = all
+		return err
 	}
 	log, err := f.open(i)
 	if err != nil {
@@ -307,6 +310,67 @@ func (f *findings) settle(i int) error {
 	}
 	f.bad[base] = apart
 	return nil
+}
+
+// reorder asks those who read a log which of its batches contradict each other, once
+// Verify has found that some do: it blames one of two, and readers neither where nobody
+// can say which is wrong. What they do not get is not kept.
+func (f *findings) reorder(i int, all []stretch) ([]stretch, error) {
+	inOrder := func(s stretch) bool { return s.kind != "offset_order" }
+	if !slices.ContainsFunc(all, func(s stretch) bool { return !inOrder(s) }) {
+		return all, nil
+	}
+	var kept []stretch
+	for _, s := range all {
+		if inOrder(s) {
+			kept = append(kept, s)
+		} else {
+			f.goodBatches++
+		}
+	}
+	err := f.misread(i, func(e *CorruptionError) {
+		if slices.ContainsFunc(kept, func(s stretch) bool { return s.pos <= e.Position && e.Position < max(s.end, s.pos+1) }) {
+			return
+		}
+		f.goodBatches--
+		kept = append(kept, stretch{
+			pos: e.Position, end: e.Position + e.Length, kind: "offset_order", reason: e.Err.Error(),
+			problem: Problem{Severity: Damage, Kind: "offset_order", File: e.File, Position: e.Position, Offset: e.FirstOffset, Entry: -1, Length: e.Length, Detail: e.Err.Error()},
+		})
+	})
+	return kept, err
+}
+
+// misread visits the damage that a reader of segment i is told of.
+func (f *findings) misread(i int, visit func(*CorruptionError)) error {
+	base := f.dir.bases[i]
+	o := f.log.segmentOptions()
+	o.ReadOnly, o.Open, o.Places, o.Suffix = true, nil, nil, f.dir.suffix[base]
+	s := segment.Open(f.log.dir, base, o)
+	if err := s.Acquire(); err != nil {
+		return err
+	}
+	var c segment.Scanner
+	c.Reset(s, 0, f.sizes[i])
+	if !slices.Contains(f.overlap, base) {
+		c.Bound(segment.Bound{Upper: f.baseAt(i + 1), Sealed: !f.last(i)})
+	}
+	var err error
+	for err == nil {
+		_, err = c.Checked()
+		var damage *CorruptionError
+		if errors.As(err, &damage) {
+			visit(damage)
+			err = c.SkipDamage()
+		} else if err == nil {
+			c.Advance()
+		}
+	}
+	s.Release()
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return errors.Join(err, s.Retire())
 }
 
 // name is that of the log of segment i, and path its path.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/segment"
 )
@@ -41,7 +42,7 @@ func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
 		return removed, &OffsetError{Offset: offset, Start: at.Start, End: at.End}
 	}
 	if offset <= l.start.Load() {
-		return removed, nil
+		return removed, l.removeUndeleted()
 	}
 	l.abortCompaction(errRemovedMeanwhile)
 	below := func(_, next *segment.Segment) (bool, error) {
@@ -190,7 +191,12 @@ func (l *Log) retainUnlessHeld(ctx context.Context, decide decider, res *Retenti
 	if err != nil {
 		return err
 	}
-	return l.retain(ctx, l.unlessHeld(total, decide), res)
+	before := l.set.Load().first()
+	err = l.retain(ctx, l.unlessHeld(total, decide), res)
+	if first := l.set.Load().first(); first != before {
+		l.holds.lose(first.Base())
+	}
+	return err
 }
 
 // belowStart is the first of Kafka's three reasons to remove a segment.
@@ -223,6 +229,9 @@ func (l *Log) ageOf(s *segment.Segment) (TimestampOffset, error) {
 // removeLeading removes segments from the oldest on while decide says so.
 // maintain is held.
 func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResult, error) {
+	if err := l.removeUndeleted(); err != nil {
+		return RetentionResult{}, err
+	}
 	var gone []*segment.Segment
 	var sizes []int64
 	set := l.set.Load()
@@ -274,15 +283,29 @@ func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, erro
 	if serr := l.writeSnapshots(); !vfs.IsNoSpace(serr) { // of the one begun in place of the last
 		err = errors.Join(err, serr)
 	}
-	for i, s := range gone[:n] {
-		if err := errors.Join(l.discard(s), l.removeSnapshot(s.Base())); err != nil {
-			return i, err
-		}
-	}
+	l.undeleted = append(l.undeleted, gone[:n]...)
 	if n > 0 {
 		l.raiseStart(l.start.Load())
 	}
-	return n, err
+	return n, errors.Join(err, l.removeUndeleted())
+}
+
+// removeUndeleted removes segments that are no longer in the set, from the oldest on, so
+// that what is on disk has no hole. Those that a failure leaves are closed, and removed
+// the next time; it is put on disk that the log begins behind them. maintain is held.
+func (l *Log) removeUndeleted() error {
+	for len(l.undeleted) > 0 {
+		s := l.undeleted[0]
+		if err := errors.Join(l.discard(s), l.removeSnapshot(s.Base())); err != nil {
+			for _, s := range l.undeleted {
+				err = errors.Join(err, s.Retire())
+			}
+			start := l.set.Load().first().Base()
+			return errors.Join(err, l.changeState(func(st *checkpoint.State) { st.LogStartOffset = max(st.LogStartOffset, start) }))
+		}
+		l.undeleted = l.undeleted[1:]
+	}
+	return nil
 }
 
 // removeSnapshot removes the producer snapshot of a segment that is gone.

@@ -1,6 +1,7 @@
 package seglog
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -70,6 +71,12 @@ func (l *Log) TruncateFullyAndStartAt(offset int64) error {
 
 func (l *Log) lockForTruncation() (unlock func(), err error) {
 	l.maintain.Lock()
+	if err := l.mayMaintain(); err == nil { // the log may go on where their offsets are
+		if err := l.removeUndeleted(); err != nil {
+			l.maintain.Unlock()
+			return nil, err
+		}
+	}
 	l.abortCompaction(errTruncatedMeanwhile)
 	l.sync.Lock()
 	l.append.Lock()
@@ -124,10 +131,8 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 	l.lowerUnstable(min(offset, l.firstUnstableLocked()))
 	l.publishTruncated(all[:keep], offset, offset)
 	l.publishStableLocked(l.HighWatermark())
-	for _, s := range slices.Backward(all[keep:]) {
-		if err := s.Remove(); err != nil {
-			return err
-		}
+	if err := removeBackwards(all[keep:]); err != nil {
+		return err
 	}
 	if keep < len(all) {
 		if err := l.reactivate(last); err != nil {
@@ -148,6 +153,20 @@ func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
 		}
 		if l.captureProducersLocked(offset) {
 			l.background.Go(l.flushSealed)
+		}
+	}
+	return nil
+}
+
+// removeBackwards removes segments from the last one on, and closes those that a failure
+// leaves: only the next open can sort out what of them is there.
+func removeBackwards(segments []*segment.Segment) error {
+	for i, s := range slices.Backward(segments) {
+		if err := s.Remove(); err != nil {
+			for _, s := range segments[:i+1] {
+				err = errors.Join(err, s.Retire())
+			}
+			return err
 		}
 	}
 	return nil
@@ -233,10 +252,8 @@ func (l *Log) restartLocked(offset int64) error {
 	if err := l.lowerCheckpoints(offset); err != nil {
 		return err
 	}
-	for _, s := range slices.Backward(old) {
-		if err := s.Remove(); err != nil {
-			return err
-		}
+	if err := removeBackwards(old); err != nil {
+		return err
 	}
 	fresh, err := l.createSegment(offset)
 	if err != nil {

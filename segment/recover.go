@@ -130,7 +130,7 @@ func (s *Segment) writeAgain(p *replay, o RecoverOptions) error {
 	if !o.Rewrite {
 		return nil
 	}
-	err := s.rewrite(s.open.log, p.out.Unsure, p.out.Bytes)
+	err := WriteAgain(s.open.log, p.out.Unsure, p.out.Bytes)
 	if vfs.IsNoSpace(err) {
 		p.out.Unwritten = true
 		return nil
@@ -149,7 +149,7 @@ func (s *Segment) WriteAgain(from int64) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.rewrite(f, from, s.size.Load()), f.Close())
+	return errors.Join(WriteAgain(f, from, s.size.Load()), f.Close())
 }
 
 func (s *Segment) openForRecoveryLocked() error {
@@ -172,18 +172,16 @@ func (s *Segment) openForRecoveryLocked() error {
 	return s.beginAborted()
 }
 
-// rewrite sets the size of the file again and writes bytes over themselves, so that the
-// next sync is about them.
-func (s *Segment) rewrite(f vfs.File, from, end int64) error {
-	if from >= end {
-		return nil
-	}
+// WriteAgain sets the size of the file of a log, which is end, and writes the bytes from
+// a position on over themselves, so that the next sync is about them. See
+// RecoverOptions.Rewrite.
+func WriteAgain(f vfs.File, from, end int64) error {
 	// The size that it has already would be no change. A crash in between leaves one
 	// byte too many, which the next recovery cuts.
 	if err := errors.Join(f.Truncate(end+1), f.Truncate(end)); err != nil {
 		return err
 	}
-	return s.eachChunk(from, end, func(b []byte, pos int64) error {
+	return eachChunk(f, from, end, func(b []byte, pos int64) error {
 		_, err := vfs.WriteFull(f, b, pos)
 		return err
 	})
@@ -199,7 +197,7 @@ func (s *Segment) setAside(r *Recovery, end int64) error {
 		h.Write(b)
 		return nil
 	}
-	if err := s.eachChunk(r.Bytes, end, hash); err != nil {
+	if err := eachChunk(s.open.log, r.Bytes, end, hash); err != nil {
 		return err
 	}
 	name := layout.CutName(s.Name(), r.Bytes, hex.EncodeToString(h.Sum(nil)))
@@ -211,7 +209,7 @@ func (s *Segment) setAside(r *Recovery, end int64) error {
 		_, err := vfs.WriteFull(f, b, pos-r.Bytes)
 		return err
 	}
-	if err = s.eachChunk(r.Bytes, end, write); err == nil {
+	if err = eachChunk(s.open.log, r.Bytes, end, write); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -221,12 +219,12 @@ func (s *Segment) setAside(r *Recovery, end int64) error {
 	return s.opts.FS.SyncDir(s.dir)
 }
 
-// eachChunk reads the bytes [pos, end) of the log, chunk by chunk.
-func (s *Segment) eachChunk(pos, end int64, do func(b []byte, pos int64) error) error {
-	buf := make([]byte, min(end-pos, scanChunk))
+// eachChunk reads the bytes [pos, end) of a file, chunk by chunk.
+func eachChunk(f vfs.File, pos, end int64, do func(b []byte, pos int64) error) error {
+	buf := make([]byte, max(0, min(end-pos, scanChunk)))
 	for ; pos < end; pos += int64(len(buf)) {
 		buf = buf[:min(end-pos, int64(len(buf)))]
-		if _, err := vfs.ReadFull(s.open.log, buf, pos); err != nil {
+		if _, err := vfs.ReadFull(f, buf, pos); err != nil {
 			return err
 		}
 		if err := do(buf, pos); err != nil {
