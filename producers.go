@@ -116,7 +116,7 @@ func transactionOf(t producerstate.OpenTxn) Transaction {
 // as on a broker. It is refused if the producer was fenced by a newer epoch, or if
 // a coordinator of a newer epoch has written before.
 func (l *Log) EndTransaction(p Producer, result TransactionResult, opts *AppendOptions) (AppendResult, error) {
-	marker, err := endMarkerOf(p.ID, p.Epoch, result, opts.coordinatorEpoch())
+	marker, err := l.endMarker(p.ID, p.Epoch, result, opts.coordinatorEpoch())
 	var at AppendResult
 	if err == nil {
 		at, err = l.appendAssigned(marker, producerstate.Coordinator, opts)
@@ -127,8 +127,9 @@ func (l *Log) EndTransaction(p Producer, result TransactionResult, opts *AppendO
 	return at, nil
 }
 
-// endMarkerOf is a batch that ends a transaction.
-func endMarkerOf(id int64, epoch int16, result TransactionResult, coordinatorEpoch int32) (record.Batch, error) {
+// endMarker is a batch that ends a transaction. It has the time of the append like any
+// other batch (LogValidator.assignOffsetsNonCompressed).
+func (l *Log) endMarker(id int64, epoch int16, result TransactionResult, coordinatorEpoch int32) (record.Batch, error) {
 	m := record.EndTxnMarker{CoordinatorEpoch: coordinatorEpoch}
 	switch result {
 	case Abort:
@@ -147,7 +148,11 @@ func endMarkerOf(id int64, epoch int16, result TransactionResult, coordinatorEpo
 	if err != nil {
 		return record.Batch{}, invalid(err)
 	}
-	return record.Parse(bytes)
+	b, err := record.Parse(bytes)
+	if err == nil && l.settings().TimestampType == record.LogAppendTime {
+		err = b.SetMaxTimestamp(record.LogAppendTime, b.MaxTimestamp())
+	}
+	return b, err
 }
 
 // AbortTransaction aborts the open transaction of a producer that is not coming
@@ -177,7 +182,7 @@ func (l *Log) abortTransactionLocked(producerID int64, opts *AppendOptions) (App
 	if !found || !known.HasOpenTxn() {
 		return AppendResult{}, ErrNoTransaction
 	}
-	marker, err := endMarkerOf(producerID, known.ProducerEpoch, Abort, max(opts.coordinatorEpoch(), known.CoordinatorEpoch))
+	marker, err := l.endMarker(producerID, known.ProducerEpoch, Abort, max(opts.coordinatorEpoch(), known.CoordinatorEpoch))
 	if err != nil {
 		return AppendResult{}, err
 	}

@@ -627,6 +627,31 @@ func TestAHangingTransactionCanBeFoundAndAborted(t *testing.T) {
 	require.Empty(t, told, "it was told once")
 }
 
+// Markers, too, have the time of the append where the log gives all batches that.
+func TestMarkersHaveTheTypeOfTimeOfTheLog(t *testing.T) {
+	for _, want := range []record.TimestampType{record.CreateTime, record.LogAppendTime} {
+		o := quick
+		o.TimestampType = want
+		l := openLog(t, t.TempDir(), o)
+		w := &writer{t: t, log: l, id: 1, txn: true}
+		w.send(1)
+		w.end(seglog.Commit)
+		w.send(1)
+		_, err := l.AbortTransaction(1, nil)
+		require.NoError(t, err)
+		closeLog(t, l)
+		before := int64(0)
+		for _, b := range batchesOf(t, l.Dir(), 0) {
+			require.Equal(t, want, b.TimestampType(), "batch at %d", b.BaseOffset())
+			if want == record.LogAppendTime {
+				require.GreaterOrEqual(t, b.MaxTimestamp(), before)
+			}
+			before = b.MaxTimestamp()
+		}
+		requireSound(t, l.Dir())
+	}
+}
+
 // Events.LateTransaction: nobody appends, and it is told all the same, once.
 func TestALogAloneTellsOfATransactionThatNobodyEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
