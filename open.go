@@ -698,6 +698,9 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if r.Unwritten {
 			l.append.unwritten = append(l.append.unwritten, unwritten{s, r.Unsure})
 		}
+		if segments, err = l.dropHidden(segments, i); err != nil {
+			return err
+		}
 		lost, err := l.lostBehind(segments, i)
 		if err != nil {
 			return err
@@ -792,6 +795,9 @@ func (l *Log) examine(segments []*segment.Segment) error {
 		if err != nil {
 			return err
 		}
+		if segments, err = l.dropHidden(segments, i); err != nil {
+			return err
+		}
 		lost, err := l.lostBehind(segments, i)
 		if err != nil {
 			return err
@@ -806,6 +812,28 @@ func (l *Log) examine(segments []*segment.Segment) error {
 		}
 	}
 	return nil
+}
+
+// dropHidden leaves out empty segments behind segment i, which was read, that begin below
+// its end: a roll made their files and then failed, the log went on where it was, and a
+// crash has brought them back.
+func (l *Log) dropHidden(segments []*segment.Segment, i int) ([]*segment.Segment, error) {
+	for i+1 < len(segments) && segments[i+1].Base() < segments[i].NextOffset() {
+		hidden := segments[i+1]
+		if size, err := hidden.Size(); err != nil || size > 0 {
+			return segments, err
+		}
+		segments = slices.Delete(slices.Clone(segments), i+1, i+2)
+		if l.opts.ReadOnly {
+			continue
+		}
+		if err := hidden.Remove(); err != nil {
+			return nil, err
+		}
+		l.recovery.Removed = append(l.recovery.Removed, hidden.Name())
+		l.set.Store(newSegmentSet(segments))
+	}
+	return segments, nil
 }
 
 // lostBehind reports whether offsets are missing between segment i, which was read, and

@@ -83,11 +83,14 @@ func (l *Log) rollLocked(base int64) error {
 		return l.rollBehindGapLocked(old, base)
 	}
 	next, err := l.nextSegmentLocked(base)
+	if errors.Is(err, segment.ErrAppendNotUndone) {
+		return l.cannotRollLocked(err)
+	}
 	if err != nil {
 		return named(err)
 	}
 	if err := old.Seal(); err != nil {
-		return l.cannotRollLocked(errors.Join(err, next.Remove()))
+		return l.cannotRollLocked(errors.Join(err, next.Discard()))
 	}
 	l.append.sealed = append(l.append.sealed, old)
 	l.activateLocked(next)
@@ -208,6 +211,9 @@ func (l *Log) unrollLocked(old, next *segment.Segment) error {
 	}
 	if err == nil {
 		err = l.reactivate(old)
+	}
+	if err != nil && next != nil {
+		err = errors.Join(err, next.Retire())
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", segment.ErrAppendNotUndone, err)

@@ -98,12 +98,18 @@ func (p *Spare) Discard() error {
 	return errors.Join(errs...)
 }
 
+// removeFiles removes what there is of a segment that has not come to be. What stays
+// would hide the records of the segment before it: then the error matches
+// ErrAppendNotUndone.
 func (s *Segment) removeFiles() error {
 	var errs []error
 	for _, path := range s.Paths() {
 		errs = append(errs, removeIfThere(s.opts.FS, path))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w", ErrAppendNotUndone, err)
+	}
+	return nil
 }
 
 func removeIfThere(fsys vfs.FS, path string) error {
