@@ -105,11 +105,11 @@ func (l *Log) Stats() (Stats, error) {
 		return Stats{}, fmt.Errorf("stats: %w", ErrClosed)
 	}
 	size, err := l.size()
-	if err != nil {
-		return Stats{}, fmt.Errorf("stats: %w", err)
-	}
 	l.append.Lock()
 	defer l.append.Unlock()
+	if err != nil && l.append.failed == nil { // a failed log tells of that, whatever is left of it
+		return Stats{}, fmt.Errorf("stats: %w", err)
+	}
 	s := Stats{
 		Offsets:  l.Offsets(),
 		Segments: l.set.Load().len(),
