@@ -1,9 +1,9 @@
 //go:build unix
 
-// Command peers runs five small failure checks against logs for Go, this one among
+// Package failures runs five small failure checks against logs for Go, this one among
 // them, and prints what came of it as a table:
 //
-//	cd bench/peers && go run .
+//	cd bench/peers && go run . failures
 //
 //	A  the last 5 bytes are cut off, then it is opened with default settings
 //	B  one byte of a value in the middle is flipped
@@ -19,7 +19,7 @@
 //
 // Where a log makes its files larger than what is in them, A cuts off the room as
 // well.
-package main
+package failures
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package failures
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -28,15 +29,16 @@ var checks = []struct {
 	{"E", "a batch of three fails part-way", partialBatch, true},
 }
 
-func main() {
-	if len(os.Args) == 4 { // a child: peer, check, directory
-		fmt.Println(inChild(os.Args[1], os.Args[2], os.Args[3]))
-		return
+// Main runs the checks and prints the table. With the three arguments of a child it runs
+// one check in this process.
+func Main(args []string) error {
+	if len(args) == 3 {
+		fmt.Println(inChild(args[0], args[1], args[2]))
+		return nil
 	}
-	results, err := runAll()
+	results, err := runAll("failures")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return err
 	}
 	for _, c := range checks {
 		fmt.Printf("\n**%s. %s**\n\n| log | result |\n| --- | --- |\n", c.name, c.what)
@@ -44,10 +46,12 @@ func main() {
 			fmt.Printf("| %s %s | %s |\n", p.name, version(p.version), results[p.name+c.name])
 		}
 	}
+	return nil
 }
 
-// runAll returns the result of each check by the names of peer and check.
-func runAll() (map[string]string, error) {
+// runAll returns the result of each check by the names of peer and check. Children are
+// this program with the arguments given before those of a child.
+func runAll(before ...string) (map[string]string, error) {
 	root, err := os.MkdirTemp("", "peers")
 	if err != nil {
 		return nil, err
@@ -61,7 +65,7 @@ func runAll() (map[string]string, error) {
 				return nil, err
 			}
 			if c.child {
-				results[p.name+c.name] = spawn(p.name, c.name, dir)
+				results[p.name+c.name] = spawn(append(slices.Clone(before), p.name, c.name, dir)...)
 			} else {
 				results[p.name+c.name] = attempt(func() (string, error) { return c.run(p, dir) })
 			}
