@@ -2,15 +2,12 @@
 // workloads, the checks that go with them, and the floors that the machine sets.
 //
 // One process runs one workload of one store once: it is given a Job and prints a
-// Result. So no store is measured with the heap, the caches or the goroutines that
-// another one has left. A program that is not written in Go takes part by reading the
-// same Job and printing the same Result; see Spec.Command.
+// Result, both as a line of JSON. So no store is measured with the heap, the caches or
+// the goroutines that another one has left. What is not written in Go takes part as a
+// process that such a process starts; see Spec.Run.
 package work
 
-import (
-	"context"
-	"os/exec"
-)
+import "context"
 
 // Record is what goes into a store and comes out.
 type Record struct {
@@ -130,10 +127,11 @@ type Spec struct {
 	Lacks map[string]string
 	// Notes has what must be known of a figure, by a prefix of the workload's ID.
 	Notes map[string]string
-	// Command, if not nil, is the program that runs a job in place of this one: the job
-	// is its last argument, and its last line of output a Result, both as JSON. If it
-	// cannot run here the error says why, and the store's rows have that in their place.
-	Command func() (*exec.Cmd, error)
+	// Run, if not nil, does a job in place of the workloads of this package: for stores
+	// that are no Go code, whose adapter starts a process and talks with it. Its figures
+	// have the names that the workloads give them, "anon" and "rss" of the process that
+	// it started. An error made by Lacking is a workload that it cannot do.
+	Run func(Job) (map[string]float64, error)
 	// Version is asked for what is run, if Module does not tell.
 	Version func() string
 }

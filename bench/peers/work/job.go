@@ -69,6 +69,9 @@ type lacking string
 
 func (l lacking) Error() string { return string(l) }
 
+// Lacking is the error of a workload that a store cannot do, with the reason.
+func Lacking(reason string) error { return lacking(reason) }
+
 // Run does a job in this process.
 func Run(job Job, specs []Spec) Result {
 	result := Result{Store: job.Store, Work: job.Work}
@@ -105,6 +108,9 @@ func run(job Job, specs []Spec) (map[string]float64, error) {
 	}
 	if w.Segments && !spec.Segments {
 		return nil, lacking("has no segments")
+	}
+	if spec.Run != nil {
+		return spec.Run(job)
 	}
 	t := &task{Job: job, spec: spec, figures: map[string]float64{}, random: rand.New(rand.NewPCG(job.Seed, 1)),
 		source: NewSource(max(16, job.Value))}

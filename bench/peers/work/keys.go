@@ -138,6 +138,11 @@ func commits(t *task) error {
 		counts = make([]int64, t.Goroutines)
 		errs   = make([]error, t.Goroutines)
 	)
+	for g := range t.Goroutines { // the first commit of a group may make files
+		if err := s.Commit(groupName(g), 0); err != nil {
+			return errors.Join(err, s.Close())
+		}
+	}
 	start := time.Now()
 	for g := range t.Goroutines {
 		wg.Go(func() {
