@@ -69,6 +69,9 @@ func bench(args []string) error {
 	if len(args) == 2 && args[0] == "job" {
 		return work.Child([]string{"bench", args[0], args[1]}, adapters.All(), os.Stdout)
 	}
+	if len(args) == 2 && args[0] == "duel" {
+		return duel(args[1], os.Stdout)
+	}
 	f, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -109,6 +112,9 @@ func list() {
 	}
 	for _, w := range work.Works() {
 		fmt.Printf("workload  %-22s %s\n", w.ID, w.Title)
+	}
+	for _, d := range work.Duels() {
+		fmt.Printf("with kafka %-21s %s\n", d.ID, d.Title)
 	}
 }
 
@@ -154,6 +160,11 @@ func (f flags) run(ctx context.Context, command string) (*report.Run, error) {
 			r.Results = append(r.Results, results...)
 		}
 	}
+	results, err := f.duels(ctx, specs, dir)
+	if err != nil {
+		return nil, err
+	}
+	r.Results = append(r.Results, results...)
 	r.Machine.Took = time.Since(r.Machine.Date)
 	r.Machine.Stolen, r.Machine.Others = usage().since(begin)
 	return r, nil
@@ -191,7 +202,7 @@ func (f flags) selectWorks() ([]work.Work, error) {
 			works = append(works, w)
 		}
 	}
-	if len(works) == 0 {
+	if len(works) == 0 && !slices.ContainsFunc(work.Duels(), func(d work.Duel) bool { return pattern.MatchString(d.ID) }) {
 		return nil, fmt.Errorf("no workload matches %q; -list has all", f.works)
 	}
 	return works, nil
@@ -243,37 +254,47 @@ func (f flags) child(ctx context.Context, job work.Job) work.Result {
 	failed := func(err error) work.Result {
 		return work.Result{Store: job.Store, Work: job.Work, Error: err.Error()}
 	}
-	if err := os.MkdirAll(filepath.Dir(job.Dir), 0o755); err != nil {
-		return failed(err)
-	}
-	if err := settle(filepath.Dir(job.Dir), f.warm); err != nil {
-		return failed(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return failed(err)
-	}
 	text, err := json.Marshal(job)
 	if err != nil {
 		return failed(err)
 	}
+	line, err := f.process(ctx, filepath.Dir(job.Dir), work.ChildArgs(string(text))...)
+	if err != nil {
+		return failed(err)
+	}
+	var res work.Result
+	if err := json.Unmarshal(line, &res); err != nil {
+		return failed(fmt.Errorf("%q is no result: %w", tail(string(line)), err))
+	}
+	return res
+}
+
+// process runs this program again, for something in a directory, and returns the last
+// line that it prints.
+func (f flags) process(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := settle(dir, f.warm); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.limit)
 	defer cancel()
 	var out, stderr bytes.Buffer
-	child := exec.CommandContext(ctx, self, work.ChildArgs(string(text))...)
+	child := exec.CommandContext(ctx, self, args...)
 	child.Env = append(os.Environ(), work.ChildEnv+"=1")
 	child.Stdout, child.Stderr = &out, &stderr
 	// Processes that it has started hold on to its output.
 	child.WaitDelay = 5 * time.Second
 	if err := child.Run(); err != nil {
-		return failed(fmt.Errorf("%w: %s", err, tail(stderr.String())))
+		return nil, fmt.Errorf("%w: %s", err, tail(stderr.String()))
 	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	var res work.Result
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &res); err != nil {
-		return failed(fmt.Errorf("%q is no result: %w", tail(out.String()), err))
-	}
-	return res
+	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
+	return lines[len(lines)-1], nil
 }
 
 // tail is the end of what a process has said.

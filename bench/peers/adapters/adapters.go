@@ -16,6 +16,7 @@ import (
 func All() []work.Spec {
 	return []work.Spec{
 		seglogSpec, tidwallSpec, raftWALSpec, bboltSpec, pebbleSpec, badgerSpec, etcdSpec, natsSpec,
+		kafkaSpec,
 	}
 }
 

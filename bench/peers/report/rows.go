@@ -42,11 +42,14 @@ func Rows() []Row {
 	for _, w := range work.Works() {
 		titles[w.ID] = w.Title
 	}
+	for _, d := range work.Duels() {
+		titles[d.ID] = d.Title
+	}
 	var rows []Row
 	add := func(group, workID, figure, unit string, perUnit float64, higher bool, suffix string) {
 		id, title := workID, titles[workID]
 		if suffix != "" {
-			id, title = workID+"-"+strings.NewReplacer(" ", "-", ".", "-", "%", "").Replace(suffix), title+": "+suffix
+			id, title = workID+"-"+strings.NewReplacer(" ", "-", ".", "-").Replace(strings.ToLower(suffix)), title+": "+suffix
 		}
 		rows = append(rows, Row{ID: id, Group: group, Title: title, Unit: unit, Work: workID, Figure: figure, PerUnit: perUnit, Higher: higher})
 	}
@@ -83,6 +86,13 @@ func Rows() []Row {
 		add(cleaning, "compact-"+k, "anon", "MiB", mib, false, "anonymous memory")
 		add(cleaning, "compact-"+k, "bytes", "MB", 1e6, false, "disk afterwards")
 		add(cleaning, "compact-"+k, "stale", "records", 1, false, "superseded records left")
+	}
+	for _, d := range work.Duels() {
+		if d.Entries > 0 {
+			add(reading, d.ID, d.Figure(), "ns", 1, false, "")
+		} else {
+			add(cleaning, d.ID, d.Figure(), "krec/s", 1e3, true, "")
+		}
 	}
 	for _, n := range []int{1, 16} {
 		add(offsets, fmt.Sprintf("commit-%d", n), "ops/s", "commits/s", 1, true, "")
