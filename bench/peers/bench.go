@@ -37,6 +37,7 @@ type flags struct {
 	dir, out string
 	from     string
 	list     bool
+	command  string // that asks for the same
 }
 
 func parse(args []string) (flags, error) {
@@ -58,10 +59,25 @@ func parse(args []string) (flags, error) {
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
+	f.command = "go run . bench"
+	set.Visit(func(g *flag.Flag) {
+		if g.Name == "dir" || filepath.IsAbs(g.Value.String()) { // of one machine only
+			return
+		}
+		f.command += fmt.Sprintf(" -%s=%s", g.Name, quoted(g.Value.String()))
+	})
 	if set.NArg() > 0 || f.reps < 1 || f.box <= 0 || f.scale <= 0 {
 		return f, errors.New("bench takes flags only; repetitions, box and scale are above 0")
 	}
 	return f, nil
+}
+
+// quoted is a word for a shell.
+func quoted(text string) string {
+	if regexp.MustCompile(`^[\w./,-]+$`).MatchString(text) {
+		return text
+	}
+	return "'" + text + "'"
 }
 
 // bench does one job if it is a child, and otherwise runs them all.
@@ -89,7 +105,7 @@ func bench(args []string) error {
 	default:
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		r, err = f.run(ctx, "go run . bench "+strings.Join(args, " "))
+		r, err = f.run(ctx)
 	}
 	if err != nil {
 		return err
@@ -119,7 +135,7 @@ func list() {
 }
 
 // run runs all jobs.
-func (f flags) run(ctx context.Context, command string) (*report.Run, error) {
+func (f flags) run(ctx context.Context) (*report.Run, error) {
 	specs, err := f.selectStores()
 	if err != nil {
 		return nil, err
@@ -141,7 +157,7 @@ func (f flags) run(ctx context.Context, command string) (*report.Run, error) {
 	begin := usage()
 	r := &report.Run{
 		Machine:  machine(dir),
-		Settings: report.Settings{Command: strings.TrimSpace(command), Reps: f.reps, Box: f.box, Scale: f.scale, Warm: f.warm},
+		Settings: report.Settings{Command: f.command, Reps: f.reps, Box: f.box, Scale: f.scale, Warm: f.warm},
 	}
 	for _, s := range specs {
 		r.Stores = append(r.Stores, report.Store{Name: s.Name, Of: s.Of, Module: s.Module, Version: versionOf(s), How: s.How, Notes: s.Notes})

@@ -28,7 +28,7 @@ func TestARunHasAResultOfEveryStoreWorkloadAndRepetition(t *testing.T) {
 	dir := t.TempDir()
 	f := flags{reps: 2, box: time.Millisecond, scale: 0.001, maxBytes: 1 << 20, limit: time.Minute, stores: "seglog,bbolt",
 		works: "^(append-100|get-100-1|open-killed|compact-100k)$", dir: dir}
-	r, err := f.run(t.Context(), "the command")
+	r, err := f.run(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, r.Failures())
 	count := map[string]int{}
@@ -74,6 +74,12 @@ func TestWhatIsWrongWithTheFlagsIsSaid(t *testing.T) {
 	require.Error(t, err)
 	require.Error(t, run(nil))
 	require.Error(t, run([]string{"nothing"}))
+}
+
+func TestTheCommandOfAReportAsksForTheSame(t *testing.T) {
+	f, err := parse([]string{"-works", "^(get|scan)", "-dir", t.TempDir(), "-growth", "-out", "../../docs/benchmarks", "-reps", "7"})
+	require.NoError(t, err)
+	require.Equal(t, "go run . bench -growth=true -out=../../docs/benchmarks -reps=7 -works='^(get|scan)'", f.command)
 }
 
 func TestALogIsMadeForWhatReadsItAlone(t *testing.T) {

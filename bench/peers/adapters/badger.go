@@ -16,7 +16,7 @@ var badgerSpec = work.Spec{
 		"appends wait for the disk; one transaction per append, offsets are the keys",
 	Open: openBadger, OpenKeys: openBadgerKeys,
 	Lacks: map[string]string{"follow": "Subscribe tells of changes from some moment on, there is no position to go on from"},
-	Notes: map[string]string{"time": bisected, "drop": "a tombstone for each record; the space is free after compactions",
+	Notes: map[string]string{"time": bisected, "drop": "a tombstone for each record, and then Flatten",
 		"compact": "keeps no log: Flatten, which does nothing where it finds one level"},
 }
 
@@ -161,6 +161,8 @@ func (l *badgerLog) DropBefore(offset int64) error {
 	}
 	return batch.Flush()
 }
+
+func (l *badgerLog) Free() error { return l.Flatten(runtime.NumCPU()) }
 
 // badgerKeys has records under their own keys.
 type badgerKeys struct{ *badger.DB }

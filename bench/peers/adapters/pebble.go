@@ -19,7 +19,7 @@ var pebbleSpec = work.Spec{
 	Open: openPebble, OpenKeys: openPebbleKeys,
 	Lacks: map[string]string{"follow": "cannot wait for a record"},
 	Notes: map[string]string{"time": bisected, "append": "NoSync acknowledges before the data is written to a file: a kill loses it",
-		"drop":    "DeleteRange; the space is free after compactions",
+		"drop":    "DeleteRange, synced, and then a compaction of that range",
 		"compact": "keeps no log: its manual compaction of the whole key range"},
 }
 
@@ -45,8 +45,9 @@ func (silent) Fatalf(f string, a ...any) { pebble.DefaultLogger.Fatalf(f, a...) 
 
 type pebbleLog struct {
 	*pebble.DB
-	next  atomic.Int64
-	write *pebble.WriteOptions
+	next    atomic.Int64
+	write   *pebble.WriteOptions
+	dropped int64
 }
 
 func openPebble(dir string, o work.Options) (work.Log, error) {
@@ -145,7 +146,12 @@ func (l *pebbleLog) Scan(from int64, f func(*work.Record) error) error {
 func (l *pebbleLog) FirstAt(time int64) (offset, at int64, err error) { return bisect(l, time) }
 
 func (l *pebbleLog) DropBefore(offset int64) error {
-	return l.DeleteRange(offsetKey(0), offsetKey(offset), l.write)
+	l.dropped = offset
+	return l.DeleteRange(offsetKey(0), offsetKey(offset), pebble.Sync)
+}
+
+func (l *pebbleLog) Free() error {
+	return l.DB.Compact(context.Background(), offsetKey(0), offsetKey(l.dropped), true)
 }
 
 // pebbleKeys has records under their own keys.

@@ -122,7 +122,7 @@ func (r *Run) Lines() []Line {
 			switch {
 			case c.Store.Name == Ours:
 				line.Ours = c
-			case c.Summary == nil || c.Store.Of != "":
+			case c.Summary == nil || c.Store.Of != "" || row.NoBest:
 			default:
 				if line.Best == nil {
 					line.Best = c
@@ -258,18 +258,37 @@ func (r *Run) Text(w io.Writer) {
 			fmt.Fprintf(w, head, title, c.Store.Name, number(c.Summary.Median), number(c.Summary.Min), number(c.Summary.Max), l.Unit, factor)
 			title = ""
 		}
-		for _, c := range l.Cells {
-			if c.Summary != nil {
-				continue
-			}
-			why := c.Why
-			if c.Failed {
-				why = "FAILED: " + why
-			}
-			fmt.Fprintf(w, "%-64s %-14s %12s  %s\n", title, c.Store.Name, "-", why)
+		for _, d := range without(l.Cells) {
+			fmt.Fprintf(w, "%-64s %s: %s\n", title, strings.Join(d.stores, ", "), d.why)
 			title = ""
 		}
 	}
+}
+
+// dash are stores that have no figure for the same reason.
+type dash struct {
+	why    string
+	stores []string
+}
+
+func without(cells []Cell) []dash {
+	var list []dash
+	for _, c := range cells {
+		if c.Summary != nil {
+			continue
+		}
+		why := "- " + c.Why
+		if c.Failed {
+			why = "FAILED " + c.Why
+		}
+		i := slices.IndexFunc(list, func(d dash) bool { return d.why == why })
+		if i < 0 {
+			i = len(list)
+			list = append(list, dash{why: why})
+		}
+		list[i].stores = append(list[i].stores, c.Store.Name)
+	}
+	return list
 }
 
 // floorLine is a floor with what it came to.

@@ -131,6 +131,27 @@ func TestARowMayBeTheRatioOfTwo(t *testing.T) {
 	require.InDelta(t, 1.9, lineOf(t, example(), "get-1-2-over-1").Ours.Summary.Median, 1e-9)
 }
 
+func TestARowMayBeTheSumOfTwo(t *testing.T) {
+	r := example()
+	for rep := range 3 {
+		r.Results = append(r.Results,
+			work.Result{Store: "seglog", Work: "fill-keys-2m", Rep: rep, Figures: map[string]float64{"s": 2}},
+			work.Result{Store: "seglog", Work: "compact-2m", Rep: rep, Figures: map[string]float64{"s": 3}})
+	}
+	require.InDelta(t, 5, lineOf(t, r, "put-and-compact-2m").Ours.Summary.Median, 1e-9)
+}
+
+func TestARowThatIsThereToBeReadHasNoBest(t *testing.T) {
+	r := example()
+	for rep := range 3 {
+		for _, id := range []string{"get-1-1", "get-1-2"} {
+			r.Results = append(r.Results, work.Result{Store: "quick", Work: id, Rep: rep, Figures: map[string]float64{"ops/s": 1}})
+		}
+	}
+	require.Nil(t, lineOf(t, r, "get-1-2-over-1").Best)
+	require.NotNil(t, lineOf(t, r, "get-1-2").Best)
+}
+
 func TestTheMostMemoryOfAllWorkloadsIsARow(t *testing.T) {
 	r := example()
 	r.Results = append(r.Results,
@@ -193,7 +214,7 @@ func TestTheTextHasEveryStoreOfARow(t *testing.T) {
 		"append 1, no sync seglog, other 900 900 900 krec/s 2.25",
 		"quick 400 390 420 krec/s 1.00",
 		"seglog 310 300 330 krec/s 0.78",
-		"broken - FAILED: record 7: bytes of another",
+		"broken: FAILED record 7: bytes of another",
 	} {
 		require.Contains(t, rows, want)
 	}

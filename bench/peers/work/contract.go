@@ -74,9 +74,16 @@ type Follower interface {
 	Follow(ctx context.Context, from int64, f func(*Record) error) error
 }
 
-// Dropper gives up what lies before an offset.
+// Dropper gives up what lies before an offset. When it returns that cannot be read any
+// more, and will not come back after a crash.
 type Dropper interface {
 	DropBefore(offset int64) error
+}
+
+// Freer is a Dropper that gives the disk back later, in its own time.
+type Freer interface {
+	// Free returns when what was dropped is off the disk.
+	Free() error
 }
 
 // Cleaner compacts a log that was opened with Options.Compacted once.

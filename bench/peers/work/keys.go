@@ -61,8 +61,9 @@ func fillKeys(t *task) error {
 			return errors.Join(err, s.Close())
 		}
 	}
-	t.figures["rec/s"] = float64(t.Records) / time.Since(start).Seconds()
-	return errors.Join(s.Settle(), s.Close())
+	err = errors.Join(s.Settle(), s.Close())
+	t.figures["s"] = time.Since(start).Seconds()
+	return err
 }
 
 // compact measures how long it takes until only the last record of each key is left,
@@ -86,7 +87,6 @@ func (t *task) compact(s KeyStore) error {
 	if err != nil {
 		return err
 	}
-	t.figures["rec/s"] = float64(t.Records) / took.Seconds()
 	t.figures["s"] = took.Seconds()
 	t.figures["bytes"] = float64(size)
 	last := map[uint64]int64{}

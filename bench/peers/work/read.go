@@ -199,11 +199,19 @@ func (t *task) drop(l Log, before int64) error {
 		return err
 	}
 	t.figures["ms"] = ms(time.Since(start))
+	if f, ok := l.(Freer); ok {
+		if err := f.Free(); err != nil {
+			return err
+		}
+	}
+	t.figures["ms freed"] = ms(time.Since(start))
 	after, err := Usage(t.Dir)
 	if err != nil {
 		return err
 	}
-	t.figures["freed"] = float64(before-after) / float64(before) * 100
+	if t.figures["freed"] = float64(before-after) / float64(before) * 100; t.figures["freed"] < 10 {
+		delete(t.figures, "ms freed") // it is not free
+	}
 	t.measured()
 	first, next, err := l.Bounds()
 	if err != nil {
