@@ -16,7 +16,7 @@ var badgerSpec = work.Spec{
 		"appends wait for the disk; one transaction per append, offsets are the keys",
 	Open: openBadger, OpenKeys: openBadgerKeys,
 	Lacks: map[string]string{"follow": "Subscribe tells of changes from some moment on, there is no position to go on from"},
-	Notes: map[string]string{"time": bisected, "drop": "a tombstone for each record, and then Flatten",
+	Notes: map[string]string{"time": bisected, "get": "does not check blocks by default", "scan": "does not check blocks by default", "drop": "a tombstone for each record, and then Flatten",
 		"compact": "keeps no log: Flatten, which does nothing where it finds one level"},
 }
 

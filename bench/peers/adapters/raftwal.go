@@ -43,7 +43,7 @@ func openRaftWAL(dir string, o work.Options) (work.Log, error) {
 	meta := &metadb.BoltMetaDB{}
 	logger := wal.WithLogger(hclog.New(&hclog.LoggerOptions{Output: io.Discard}))
 	size := wal.DefaultSegmentSize
-	if o.SegmentBytes > 0 {
+	if o.SegmentBytes > 0 && (o.Exactly || o.SegmentBytes < int64(size)) {
 		size = int(o.SegmentBytes)
 	}
 	var files types.VFS = fs.New()

@@ -36,10 +36,9 @@ type tidwallLog struct {
 func openTidwall(dir string, o work.Options) (work.Log, error) {
 	options := *wal.DefaultOptions
 	options.NoSync = !o.Sync
-	if o.SegmentBytes > 0 {
-		options.SegmentSize = int(o.SegmentBytes)
+	if o.Exactly || o.SegmentBytes < int64(options.SegmentSize) {
+		options.SegmentSize = int(o.SegmentBytes) // 0 is the default
 	}
-	options.SegmentSize = min(options.SegmentSize, wal.DefaultOptions.SegmentSize)
 	l, err := wal.Open(dir, &options)
 	if err != nil {
 		return nil, err

@@ -23,9 +23,10 @@ type Options struct {
 	Sync bool
 	// Writers is how many goroutines are going to append at once.
 	Writers int
-	// SegmentBytes is how large segments are, in stores that have some; 0 means what
-	// the store does by itself.
+	// SegmentBytes is how large segments are, in stores that have some: exactly, or at
+	// most, so that there are several. 0 means what the store does by itself.
 	SegmentBytes int64
+	Exactly      bool
 	// Compacted: the last record of each key is kept, and Cleaner is going to be used.
 	Compacted bool
 }

@@ -42,8 +42,9 @@ type Params struct {
 	Goroutines int `json:"goroutines,omitempty"`
 	// Sync: each append waits for the disk.
 	Sync bool `json:"sync,omitempty"`
-	// SegmentBytes is Options.SegmentBytes.
+	// SegmentBytes and Exactly are those of Options.
 	SegmentBytes int64 `json:"segment_bytes,omitempty"`
+	Exactly      bool  `json:"exactly,omitempty"`
 	// Keys is the number of different keys.
 	Keys int64 `json:"keys,omitempty"`
 	// TailBytes is the size of keys and values that a writer that is to be killed
@@ -170,7 +171,7 @@ func (t *task) open(sync bool, writers int) (Log, error) {
 	if err := os.MkdirAll(t.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	return t.spec.Open(t.Dir, Options{Sync: sync, Writers: writers, SegmentBytes: t.SegmentBytes})
+	return t.spec.Open(t.Dir, Options{Sync: sync, Writers: writers, SegmentBytes: t.SegmentBytes, Exactly: t.Exactly})
 }
 
 // lacks is the error of a log that is no T.

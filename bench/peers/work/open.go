@@ -1,6 +1,7 @@
 package work
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -114,7 +115,8 @@ func (t *task) kill() (acked int64, err error) {
 	}
 	writer := exec.Command(self, ChildArgs(string(text))...)
 	writer.Env = append(os.Environ(), ChildEnv+"=1")
-	writer.Stderr = os.Stderr
+	var said bytes.Buffer // its result, should it end
+	writer.Stdout, writer.Stderr = &said, &said
 	if err := writer.Start(); err != nil {
 		return 0, err
 	}
@@ -125,7 +127,7 @@ func (t *task) kill() (acked int64, err error) {
 	for counter.load() < target {
 		select {
 		case err := <-ended:
-			return 0, fmt.Errorf("the writer ended by itself: %w", errors.Join(err, errors.New("see above")))
+			return 0, fmt.Errorf("the writer ended by itself (%v): %s", err, said.String())
 		case <-time.After(200 * time.Microsecond):
 		}
 	}

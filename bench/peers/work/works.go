@@ -95,7 +95,7 @@ func growth() []Work {
 	var all []Work
 	const bytesPerRecord = 154
 	add := func(name, words string, bytes, segmentBytes int64, segments bool) {
-		p := Params{Batch: 100, Value: smallValue, Records: bytes / bytesPerRecord, SegmentBytes: segmentBytes, Goroutines: 1}
+		p := Params{Batch: 100, Value: smallValue, Records: bytes / bytesPerRecord, SegmentBytes: segmentBytes, Exactly: true, Goroutines: 1}
 		for _, w := range []Work{
 			{ID: "fill-" + name, Title: "make the log, " + words, Makes: true, run: fill},
 			{ID: "get-" + name, Title: "get by offset, " + words, run: gets},
