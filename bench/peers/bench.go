@@ -36,6 +36,7 @@ type flags struct {
 	growth   bool
 	dir, out string
 	from     string
+	profile  string
 	list     bool
 	command  string // that asks for the same
 }
@@ -55,6 +56,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.dir, "dir", "", "where the stores live, on the disk that is to be measured; a temporary directory if empty")
 	set.StringVar(&f.out, "out", "", "directory for results.md, results.json and the pictures; none are written if empty")
 	set.StringVar(&f.from, "from", "", "a results.json of an earlier run to report, in place of a run")
+	set.StringVar(&f.profile, "profile", "", "directory for a CPU profile of each process; the rates suffer a little")
 	set.BoolVar(&f.list, "list", false, "list stores and workloads")
 	if err := set.Parse(args); err != nil {
 		return f, err
@@ -269,6 +271,12 @@ func (f flags) store(ctx context.Context, dir, store string, works []work.Work, 
 func (f flags) child(ctx context.Context, job work.Job) work.Result {
 	failed := func(err error) work.Result {
 		return work.Result{Store: job.Store, Work: job.Work, Error: err.Error()}
+	}
+	if f.profile != "" {
+		if err := os.MkdirAll(f.profile, 0o755); err != nil {
+			return failed(err)
+		}
+		job.Profile = filepath.Join(f.profile, fmt.Sprintf("%s-%s-%d.pprof", strings.ReplaceAll(job.Store, "/", "-"), job.Work, job.Seed))
 	}
 	text, err := json.Marshal(job)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 func TestARunHasAResultOfEveryStoreWorkloadAndRepetition(t *testing.T) {
 	dir := t.TempDir()
 	f := flags{reps: 2, box: time.Millisecond, scale: 0.001, maxBytes: 1 << 20, limit: time.Minute, stores: "seglog,bbolt",
-		works: "^(append-100|get-100-1|open-killed|compact-100k)$", dir: dir}
+		works: "^(append-100|get-100-1|open-killed|compact-100k)$", dir: dir, profile: t.TempDir()}
 	r, err := f.run(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, r.Failures())
@@ -44,6 +44,7 @@ func TestARunHasAResultOfEveryStoreWorkloadAndRepetition(t *testing.T) {
 	require.NotEmpty(t, r.Stores[1].Version)
 	require.Equal(t, 2, r.Settings.Reps)
 
+	require.FileExists(t, filepath.Join(f.profile, "bbolt-get-100-1-2.pprof"))
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left, "nothing stays on the disk")

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"time"
 )
@@ -26,6 +27,8 @@ type Job struct {
 	// MaxBytes ends an append workload before its time, so that a fast store does not
 	// fill the disk.
 	MaxBytes int64 `json:"max_bytes"`
+	// Profile, if it is not "", is the file that a CPU profile of the process is written to.
+	Profile string `json:"profile,omitempty"`
 	Params
 }
 
@@ -76,7 +79,7 @@ func Lacking(reason string) error { return lacking(reason) }
 // Run does a job in this process.
 func Run(job Job, specs []Spec) Result {
 	result := Result{Store: job.Store, Work: job.Work}
-	figures, err := run(job, specs)
+	figures, err := profiled(job.Profile, func() (map[string]float64, error) { return run(job, specs) })
 	var reason lacking
 	switch {
 	case errors.As(err, &reason):
@@ -87,6 +90,23 @@ func Run(job Job, specs []Spec) Result {
 		result.Figures = figures
 	}
 	return result
+}
+
+// profiled does something under a CPU profile, if one is asked for.
+func profiled(name string, does func() (map[string]float64, error)) (map[string]float64, error) {
+	if name == "" {
+		return does()
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	figures, err := does()
+	pprof.StopCPUProfile()
+	return figures, errors.Join(err, f.Close())
 }
 
 func run(job Job, specs []Spec) (map[string]float64, error) {

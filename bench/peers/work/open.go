@@ -96,7 +96,7 @@ const KilledWriter = "killed-writer"
 // more. It returns how many records had been acknowledged.
 func (t *task) kill() (acked int64, err error) {
 	job := t.Job
-	job.Work = KilledWriter
+	job.Work, job.Profile = KilledWriter, ""
 	text, err := json.Marshal(job)
 	if err != nil {
 		return 0, err
