@@ -18,7 +18,8 @@ var pebbleSpec = work.Spec{
 		"format, as CockroachDB sets it up; Sync or NoSync per append; one batch per append, offsets are the keys",
 	Open: openPebble, OpenKeys: openPebbleKeys,
 	Lacks: map[string]string{"follow": "cannot wait for a record"},
-	Notes: map[string]string{"time": bisected, "append": "NoSync acknowledges before the data is written to a file: a kill loses it",
+	Notes: map[string]string{"fill": "its write-ahead logs are allocated ahead, and kept to be used again", "time": bisected,
+		"append": "NoSync acknowledges before the data is written to a file: a kill loses it",
 		"drop":    "DeleteRange, synced, and then a compaction of that range",
 		"compact": "keeps no log: its manual compaction of the whole key range"},
 }
