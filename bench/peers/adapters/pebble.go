@@ -19,7 +19,7 @@ var pebbleSpec = work.Spec{
 	Open: openPebble, OpenKeys: openPebbleKeys,
 	Lacks: map[string]string{"follow": "cannot wait for a record"},
 	Notes: map[string]string{"fill": "its write-ahead logs are allocated ahead, and kept to be used again", "time": bisected,
-		"append": "NoSync acknowledges before the data is written to a file: a kill loses it",
+		"append":  "NoSync acknowledges before the data is written to a file: a kill loses it",
 		"drop":    "DeleteRange, synced, and then a compaction of that range",
 		"compact": "keeps no log: its manual compaction of the whole key range"},
 }

@@ -36,30 +36,28 @@ func openSeglog(dir string, o work.Options, opts seglog.Options) (*seglogLog, er
 	if err != nil {
 		return nil, err
 	}
-	return &seglogLog{Log: l, lists: make(chan []seglog.Record, max(1, o.Writers))}, nil
+	return &seglogLog{Log: l, shared: o.Writers > 1}, nil
 }
 
 type seglogLog struct {
 	*seglog.Log
-	lists chan []seglog.Record // one for each writer
+	shared bool            // by several writers
+	list   []seglog.Record // of the only one
 }
 
 func (l *seglogLog) Append(records []work.Record) (int64, error) {
-	var list []seglog.Record
-	select {
-	case list = <-l.lists:
-	default:
+	list := l.list[:0]
+	if l.shared {
+		list = make([]seglog.Record, 0, len(records))
 	}
-	list = list[:0]
 	for i := range records {
 		r := &records[i]
 		list = append(list, seglog.Record{Timestamp: r.Time, Key: r.Key, Value: r.Value})
 	}
-	res, err := l.Log.Append(list, nil)
-	select {
-	case l.lists <- list:
-	default:
+	if !l.shared {
+		l.list = list
 	}
+	res, err := l.Log.Append(list, nil)
 	return res.BaseOffset, err
 }
 
