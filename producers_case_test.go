@@ -1035,7 +1035,7 @@ func TestEpochsOfDeletedRecordsDoNotComeBack(t *testing.T) {
 	}
 }
 
-// 248, 249, 252, 254: retention, with a high watermark and by policy.
+// K062, 248, 249, 252, 254: retention, with a high watermark and by policy.
 func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 	o := quick
 	o.Replicated, o.RetentionTime = true, time.Millisecond

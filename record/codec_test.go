@@ -131,7 +131,7 @@ func decompress(src []byte, codec Codec, limit int) ([]byte, error) {
 }
 
 // LZ4 frames of bodies that end at and around a block, parsed by hand and read
-// by an independent decoder of frames.
+// by an independent decoder of frames. K124.
 func TestLZ4FramesAreWhatStrictReadersExpect(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -269,7 +269,7 @@ func TestXXHashIsRight(t *testing.T) {
 }
 
 // In magic 0 the checksum of the frame header has always been the wrong one. It
-// is written so, and read either way; the magics after it know only the right
+// is written so, and read either way (K121); the magics after it know only the right
 // one.
 func TestLZ4HeaderChecksumDependsOnTheMagic(t *testing.T) {
 	var c lz4Compressor
@@ -310,7 +310,7 @@ func TestLZ4HeaderChecksumDependsOnTheMagic(t *testing.T) {
 }
 
 // Snappy data is framed or it is not, and framing is known by all of its magic
-// and a whole header.
+// and a whole header. K122.
 func TestSnappyIsReadFramedAndRaw(t *testing.T) {
 	block := func(b []byte) []byte {
 		e := s2.EncodeSnappy(nil, b)
@@ -444,7 +444,7 @@ func TestZstdFramesOfOtherWritersAreRead(t *testing.T) {
 	}
 }
 
-// Small data that unpacks to much, or says so, costs an error and not memory.
+// K123: small data that unpacks to much, or says so, costs an error and not memory.
 func TestDecompressionBombsAreRefused(t *testing.T) {
 	zeros := make([]byte, 1<<20)
 	var gz bytes.Buffer

@@ -127,7 +127,7 @@ func TestTruncateFromEndRemovesWhatBeganThere(t *testing.T) {
 	require.False(t, assigned(t).TruncateFromEnd(7))
 }
 
-// The epoch that covers the new start stays, from there on.
+// K052: the epoch that covers the new start stays, from there on.
 func TestTruncateFromStartKeepsTheEpochThatCoversIt(t *testing.T) {
 	unchanged := []Entry{{2, 6}, {3, 8}, {4, 11}}
 	tests := []struct {
