@@ -1066,3 +1066,31 @@ func TestWithoutMappingsThereAreErrorsAndNothingIsLost(t *testing.T) {
 	require.Equal(t, span(0, end-1), offsetsOf(readAll(t, l, 0)))
 	require.NoError(t, l.Close())
 }
+
+// A roll that fails half-way and cannot remove what it made ends writing: an empty segment
+// in the middle of another would hide the records behind it.
+func TestWhatARollCannotTakeBackEndsWriting(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := seglog.Options{FS: disk.FS()}
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(5, 0)...)
+	disk.Fail(logtest.Calls{Kind: logtest.Create, Name: "*005.timeindex"}, syscall.EIO)
+	disk.Fail(logtest.Calls{Kind: logtest.Remove, Name: "*005.log"}, syscall.EIO)
+	_, err = l.Roll()
+	require.ErrorIs(t, err, seglog.ErrFailed)
+	disk.Heal()
+	_, err = l.Append(many(1, 5), nil)
+	require.ErrorIs(t, err, seglog.ErrFailed)
+	require.Equal(t, span(0, 4), offsetsOf(readAll(t, l, 0)))
+	require.NoError(t, l.Close())
+	l, err = seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(5, 5)...)
+	roll(t, l)
+	require.NoError(t, l.Close())
+	l, err = seglog.Open("log", opts)
+	require.NoError(t, err)
+	require.Equal(t, span(0, 9), offsetsOf(readAll(t, l, 0)))
+	require.NoError(t, l.Close())
+}
