@@ -565,6 +565,9 @@ func (c *compactRun) swapLocked(ctx context.Context, g compaction.Group) error {
 	if err == nil {
 		err = l.commitSwap(g.Bases)
 	}
+	if errors.Is(err, ErrMoved) {
+		return err // what there is to undo is elsewhere
+	}
 	if err != nil {
 		return errors.Join(err, l.undoSwap())
 	}

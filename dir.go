@@ -127,7 +127,10 @@ func openDir(path string, opts DirOptions) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{path: filepath.Clean(path), opts: opts, places: segment.NewPlaces(opts.LookupBytes), brokerEpoch: -1}
+	if path, err = vfs.Abs(opts.FS, filepath.Clean(path)); err != nil {
+		return nil, err
+	}
+	d := &Dir{path: path, opts: opts, places: segment.NewPlaces(opts.LookupBytes), brokerEpoch: -1}
 	d.mu.partitions = map[topicPartition]*partition{}
 	if d.cleaner, err = d.newCleaner(); err != nil {
 		return nil, err
@@ -291,7 +294,7 @@ func (d *Dir) newPartition(tp topicPartition) *partition {
 	}
 }
 
-// Path is the path of the directory.
+// Path is the path of the directory, an absolute one.
 func (d *Dir) Path() string { return d.path }
 
 // Partition returns the log of a partition. The first call opens it, and recovers it

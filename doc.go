@@ -23,6 +23,11 @@
 // After a failed sync the log refuses writes until it is opened again, since
 // what the kernel dropped cannot be written by trying once more; reading goes on.
 //
+// A log stays where it was opened, whatever becomes of the working directory. Do not
+// move its directory while it is open. If it is, and its path leads to another log,
+// nothing is written there: rolling, removing and closing give ErrMoved. Readers that
+// have to open a file may find the other's, though.
+//
 // # Concurrency
 //
 // All methods of a Log may be called from any goroutine. Appends are ordered by

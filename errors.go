@@ -39,6 +39,10 @@ var (
 	// ErrLocked: another process, or another Log in this one, has the
 	// directory open for writing.
 	ErrLocked = vfs.ErrLocked
+	// ErrMoved: the directory of an open log was moved, or its lock file removed, and
+	// its path leads elsewhere now, perhaps to another log. Nothing was written there.
+	// Close the log, and open it where it is.
+	ErrMoved = errors.New("the log is not at its path any more")
 	// ErrMessageTooLarge: a batch is larger than MaxMessageBytes, or its records
 	// are larger, before compression, than readers take. Kafka: MESSAGE_TOO_LARGE
 	// (10).
@@ -101,6 +105,10 @@ var (
 // CorruptionError says where stored bytes are not what they must be. It
 // matches ErrCorrupt.
 type CorruptionError = segment.CorruptionError
+
+// SegmentExistsError is a file where a new segment was to be made. It was left alone. It
+// matches fs.ErrExist.
+type SegmentExistsError = segment.ExistsError
 
 // OffsetError is an offset outside of what the log holds. It matches
 // ErrOffsetOutOfRange.

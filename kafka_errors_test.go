@@ -47,7 +47,7 @@ func TestEveryErrorHasItsKafkaCode(t *testing.T) {
 		"ErrUnknownProperty":      {seglog.ErrUnknownProperty, 40, "INVALID_CONFIG", false},
 		"ErrInvalidBatch":         {seglog.ErrInvalidBatch, 87, "INVALID_RECORD", false},
 	}
-	none := []string{"ErrCompactionAborted", "ErrCompactionPaused", "ErrIdentity", "ErrTruncated", "ErrUnexpectedOffset", "ErrCommitted", "ErrNotALog", "ErrOption"}
+	none := []string{"ErrCompactionAborted", "ErrCompactionPaused", "ErrIdentity", "ErrTruncated", "ErrUnexpectedOffset", "ErrCommitted", "ErrMoved", "ErrNotALog", "ErrOption"}
 	for name, row := range rows {
 		got := seglog.KafkaErrorOf(fmt.Errorf("append: %w", row.err))
 		require.Equal(t, seglog.KafkaError{Code: row.code, Name: row.name, Retriable: row.retriable}, got, name)

@@ -128,7 +128,8 @@ type Log struct {
 	snapshotting sync.Mutex
 
 	locks []io.Closer
-	known bool // a seglog had the directory open before
+	own   io.Closer // the one of them that is for this directory alone; nil in a Dir
+	known bool      // a seglog had the directory open before
 	// untouched: in a log directory, and no broker had it since a seglog has.
 	untouched bool
 	ours      bool // a state file is ours and whole
@@ -187,6 +188,11 @@ func (l *Log) closeLocked() error {
 	if !l.opts.ReadOnly && !failed {
 		errs = append(errs, l.syncLocked())
 	}
+	if !l.opts.ReadOnly && !failed {
+		err := l.inPlace() // what follows goes by names
+		errs = append(errs, err)
+		failed = err != nil
+	}
 	if l.append.spare != nil {
 		errs = append(errs, l.append.spare.Discard())
 		l.append.spare = nil
@@ -239,8 +245,26 @@ func (l *Log) settings() *Options {
 	return &l.opts
 }
 
+// inPlace looks whether the path of the log still leads to the directory that is locked.
+// It comes before files are made, replaced or removed by their names, which in another
+// log would be those of its files. It asks the file system twice.
+func (l *Log) inPlace() error {
+	lock := l.own
+	if l.owner != nil {
+		lock = l.owner.dir.lock
+	}
+	named, err := vfs.LockNamed(lock)
+	if err == nil && !named {
+		err = fmt.Errorf("%w: %s", ErrMoved, l.dir)
+	}
+	return err
+}
+
 // changeState changes the state and, in one step, its files.
 func (l *Log) changeState(change func(*checkpoint.State)) error {
+	if err := l.inPlace(); err != nil {
+		return err
+	}
 	l.state.Lock()
 	defer l.state.Unlock()
 	next := l.state.State
@@ -275,7 +299,7 @@ func (l *Log) settleStateLocked() error {
 	return l.changeState(func(*checkpoint.State) {})
 }
 
-// Dir is the directory of the log.
+// Dir is the path of the log's directory, an absolute one.
 func (l *Log) Dir() string { return l.dir }
 
 // Offsets are the bounds of a log at one moment.

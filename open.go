@@ -17,7 +17,8 @@ import (
 )
 
 // Open opens the log in a directory, which is created if need be. Its name
-// does not matter here; Kafka wants "<topic>-<partition>".
+// does not matter here; Kafka wants "<topic>-<partition>". A relative path is that
+// from the working directory as it is now, whatever becomes of that later.
 //
 // A log that was not closed is recovered first: what a crash left behind of
 // swaps and removals is judged, every batch behind the recovery point is checked,
@@ -42,6 +43,9 @@ func Open(dir string, opts Options) (*Log, error) {
 func open(dir string, opts Options) (*Log, error) {
 	opts, err := opts.resolve()
 	if err != nil {
+		return nil, err
+	}
+	if dir, err = vfs.Abs(opts.FS, dir); err != nil {
 		return nil, err
 	}
 	return openOwned(dir, opts, nil)
@@ -252,7 +256,7 @@ func (l *Log) lockOwn() error {
 	}
 	own, err := l.opts.FS.Lock(filepath.Join(l.dir, layout.LockFileName), vfs.Exclusive)
 	if err == nil {
-		l.locks = append(l.locks, own)
+		l.locks, l.own = append(l.locks, own), own
 	}
 	return err
 }

@@ -357,6 +357,9 @@ func (l *Log) recovered(s *segment.Segment, b record.Batch, it *record.Iterator)
 
 // forgetProducers is for a log that is emptied and goes on at offset.
 func (l *Log) forgetProducers(offset int64) error {
+	if err := l.inPlace(); err != nil {
+		return err
+	}
 	if l.append.producers == nil {
 		if err := l.newProducers(); err != nil {
 			return err

@@ -165,6 +165,10 @@ type outline struct {
 }
 
 func (r *repair) run(ctx context.Context, dir string) error {
+	dir, err := vfs.Abs(r.opts.FS, dir)
+	if err != nil {
+		return err
+	}
 	l, err := rescued(dir, r.opts.FS, r.opts.IndexIntervalBytes)
 	if err != nil {
 		return err

@@ -111,6 +111,13 @@ func (r *recovering) run(ctx context.Context, dir, newDir string) error {
 	if r.opts.From < 0 || r.opts.To < 0 {
 		return &OptionError{Field: "From and To", Value: fmt.Sprintf("%d and %d", r.opts.From, r.opts.To), Want: "0 or above"}
 	}
+	dir, err := vfs.Abs(r.opts.FS, dir)
+	if err != nil {
+		return err
+	}
+	if newDir, err = vfs.Abs(r.opts.FS, newDir); err != nil {
+		return err
+	}
 	l, err := rescued(dir, r.opts.FS, 0)
 	if err != nil {
 		return err

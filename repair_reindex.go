@@ -83,6 +83,9 @@ type reindexing struct {
 }
 
 func (r *reindexing) run(dir string) (err error) {
+	if dir, err = vfs.Abs(r.opts.FS, dir); err != nil {
+		return err
+	}
 	if r.log, err = rescued(dir, r.opts.FS, r.opts.IndexIntervalBytes); err != nil {
 		return err
 	}

@@ -72,10 +72,14 @@ func (l *Log) syncAndMoveStart(offset int64) error {
 	return l.moveStart(offset)
 }
 
+// mayMaintain says why no files may be removed or replaced, if so.
 func (l *Log) mayMaintain() error {
 	l.append.Lock()
 	defer l.append.Unlock()
-	return l.writableLocked()
+	if err := l.writableLocked(); err != nil {
+		return err
+	}
+	return l.inPlace()
 }
 
 // RetentionResult says what ApplyRetention removed.

@@ -232,6 +232,9 @@ func trimmed(s *segment.Segment) error {
 // nextSegmentLocked takes the spare, if there is one. Making the files here
 // instead is for rolls that nobody saw coming.
 func (l *Log) nextSegmentLocked(base int64) (*segment.Segment, error) {
+	if err := l.inPlace(); err != nil {
+		return nil, err
+	}
 	if spare := l.append.spare; spare != nil {
 		l.append.spare = nil
 		if s, err := spare.Adopt(base); err == nil {
@@ -250,7 +253,11 @@ func (l *Log) prepareSpareLocked(size int64) {
 	}
 	l.append.preparing = true
 	l.background.Go(func() {
-		spare, err := segment.Prepare(l.dir, l.segmentOptions())
+		var spare *segment.Spare
+		err := l.inPlace()
+		if err == nil {
+			spare, err = segment.Prepare(l.dir, l.segmentOptions())
+		}
 		l.append.Lock()
 		defer l.append.Unlock()
 		// Without a spare, for whatever reason, a roll makes its own files,

@@ -226,6 +226,10 @@ func newVerification(ctx context.Context, opts VerifyOptions) (*verification, er
 var errFailFast = errors.New("first problem found")
 
 func (v *verification) run(path string) error {
+	path, err := vfs.Abs(v.opts.FS, path)
+	if err != nil {
+		return err
+	}
 	info, err := v.opts.FS.Stat(path)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 )
 
@@ -48,6 +49,17 @@ func (e *CorruptionError) Error() string {
 
 // Unwrap makes errors.Is match ErrCorrupt and the cause.
 func (e *CorruptionError) Unwrap() []error { return []error{ErrCorrupt, e.Err} }
+
+// ExistsError is a log file where a new segment was to be made: of a segment that the
+// caller does not know. It matches fs.ErrExist.
+type ExistsError struct {
+	Path string
+}
+
+func (e *ExistsError) Error() string { return e.Path + ": there is a segment already" }
+
+// Unwrap returns fs.ErrExist.
+func (e *ExistsError) Unwrap() error { return fs.ErrExist }
 
 func (s *Segment) corrupt(pos, length int64, first, last int64, err error) error {
 	return &CorruptionError{

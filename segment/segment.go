@@ -23,6 +23,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -152,7 +153,7 @@ type files struct {
 
 // Open returns the segment of the given base offset in dir. No file is touched
 // before the first Acquire, so the cost of opening a log does not grow with
-// the number of its segments.
+// the number of its segments. A relative dir is looked up anew each time.
 func Open(dir string, base int64, opts Options) *Segment {
 	s := &Segment{base: base, dir: dir, opts: opts, anchor: -1, created: time.Now(), trimmed: true}
 	s.logSuffix.Store(&opts.Suffix)
@@ -162,22 +163,31 @@ func Open(dir string, base int64, opts Options) *Segment {
 	return s
 }
 
-// Create makes a new, empty, writable segment. Files of that base offset that
-// lie in the way are replaced: they can only be leftovers of a crash, since the
-// caller knows its live segments.
+// Create makes a new, empty, writable segment. A log of that base offset is never
+// overwritten: it is an *ExistsError, since the caller knows its segments, and has
+// judged what a crash left behind. Other files of a live segment that lie in the way, and
+// all those of one with a suffix, are leftovers, and are replaced.
 func Create(dir string, base int64, opts Options) (*Segment, error) {
 	s := Open(dir, base, opts)
-	for _, path := range []string{s.indexPath(), s.timeIndexPath(), s.txnIndexPath()} {
-		if err := removeIfThere(opts.FS, path); err != nil {
-			return nil, fmt.Errorf("create segment %d: %w", base, err)
-		}
+	flag := os.O_EXCL
+	if opts.Suffix != "" {
+		flag = os.O_TRUNC
 	}
-	f, err := opts.FS.OpenFile(s.LogPath(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := opts.FS.OpenFile(s.LogPath(), os.O_RDWR|os.O_CREATE|flag, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		err = &ExistsError{Path: s.LogPath()}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create segment %d: %w", base, err)
 	}
 	s.open.log = f
-	if err := s.createIndexes(); err != nil {
+	for _, path := range []string{s.indexPath(), s.timeIndexPath(), s.txnIndexPath()} {
+		err = errors.Join(err, removeIfThere(opts.FS, path))
+	}
+	if err == nil {
+		err = s.createIndexes()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create segment %d: %w", base, err), f.Close(), s.removeFiles())
 	}
 	s.startEmpty()

@@ -51,9 +51,16 @@ func Prepare(dir string, opts Options) (*Spare, error) {
 
 // Adopt turns the spare into an empty, writable segment of the given base
 // offset. The spare is used up, also when it fails; then no file of that base
-// offset is left.
+// offset is left, but for a log that was there before, which is an *ExistsError.
 func (p *Spare) Adopt(base int64) (*Segment, error) {
 	s := Open(p.dir, base, p.opts)
+	// A rename would replace it.
+	if _, err := p.opts.FS.Stat(s.LogPath()); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = &ExistsError{Path: s.LogPath()}
+		}
+		return nil, errors.Join(fmt.Errorf("create segment %d: %w", base, err), p.Discard())
+	}
 	if err := p.rename(s); err != nil {
 		return nil, errors.Join(fmt.Errorf("create segment %d: %w", base, err), p.Discard(), s.removeFiles())
 	}

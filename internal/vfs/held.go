@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 )
@@ -33,4 +34,27 @@ func (osFS) LockHeld(name string) (held bool, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	return lockHeld(f)
+}
+
+// LockNamed reports whether a lock, as FS.Lock returned it, is still that of the file of
+// its name. If not, the directory was moved or the file removed, and the name may by now
+// lead to files that someone else has locked. A lock that cannot tell, because it has no
+// method Named, is taken to be.
+func LockNamed(lock io.Closer) (bool, error) {
+	if l, ok := lock.(interface{ Named() (bool, error) }); ok {
+		return l.Named()
+	}
+	return true, nil
+}
+
+func (l heldLock) Named() (bool, error) {
+	locked, err := l.Stat()
+	if err != nil {
+		return false, err
+	}
+	found, err := os.Stat(l.Name())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(locked, found), err
 }

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,4 +48,49 @@ func TestLockHeldIsFalseForAFileSystemThatCannotTell(t *testing.T) {
 	held, err := LockHeld(struct{ FS }{OS}, filepath.Join(t.TempDir(), ".lock"))
 	require.NoError(t, err)
 	require.False(t, held)
+}
+
+func TestLockNamedTellsWhetherTheNameStillLeadsToTheLockedFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), ".lock")
+	lock, err := OS.Lock(name, Exclusive)
+	require.NoError(t, err)
+	requireNamed := func(want bool) {
+		t.Helper()
+		named, err := LockNamed(lock)
+		require.NoError(t, err)
+		require.Equal(t, want, named)
+	}
+	requireNamed(true)
+	if os.Rename(name, name+".moved") == nil { // not everywhere, while it is open
+		requireNamed(false)
+		require.NoError(t, os.WriteFile(name, nil, 0o644))
+		requireNamed(false)
+	}
+	require.NoError(t, lock.Close())
+
+	named, err := LockNamed(struct{ io.Closer }{lock})
+	require.NoError(t, err)
+	require.True(t, named, "one that cannot tell")
+}
+
+func TestAbsLeavesTheNamesOfAFileSystemWithoutAWorkingDirectoryAlone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	wd, err := os.Getwd()
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		situation string
+		fs        FS
+		name      string
+		want      string
+	}{
+		{"the system's", OS, "log", filepath.Join(wd, "log")},
+		{"the system's, by default", nil, "log", filepath.Join(wd, "log")},
+		{"absolute already", OS, filepath.Join(wd, "log"), filepath.Join(wd, "log")},
+		{"no name", OS, "", ""},
+		{"another", struct{ FS }{OS}, "log", "log"},
+	} {
+		got, err := Abs(tt.fs, tt.name)
+		require.NoError(t, err, tt.situation)
+		require.Equal(t, tt.want, got, tt.situation)
+	}
 }

@@ -111,11 +111,17 @@ func (f *FS) Lock(name string, mode vfs.LockMode) (io.Closer, error) {
 // LockHeld is what vfs.LockHeld calls. It is no call by itself.
 func (f *FS) LockHeld(name string) (bool, error) { return vfs.LockHeld(f.inner, name) }
 
+// Abs is what vfs.Abs calls. It is no call by itself.
+func (f *FS) Abs(name string) (string, error) { return vfs.Abs(f.inner, name) }
+
 type lock struct {
 	io.Closer
 	fs   *FS
 	name string
 }
+
+// Named is what vfs.LockNamed calls. It is no call by itself.
+func (l *lock) Named() (bool, error) { return vfs.LockNamed(l.Closer) }
 
 func (l *lock) Close() error {
 	o := l.fs.call(Call{Kind: Unlock, Name: l.name})

@@ -1,0 +1,59 @@
+//go:build unix
+
+package seglog_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seglog/seglog"
+)
+
+// Systems that do not move a directory with open files in it have no such trouble.
+func TestAMovedLogWritesNothingIntoTheOneThatTookItsPlace(t *testing.T) {
+	place := t.TempDir()
+	opts := quick
+	opts.SegmentBytes, opts.CleanupPolicy = 400, seglog.CleanupCompactDelete
+	l := openLog(t, filepath.Join(place, "log"), opts)
+	for i := range int64(12) {
+		appendEach(t, l, seglog.Record{Timestamp: 1 + i, Key: []byte{byte(i)}, Value: []byte("value")})
+	}
+	require.NoError(t, os.Rename(filepath.Join(place, "log"), filepath.Join(place, "old")))
+	fresh := openLog(t, filepath.Join(place, "log"), opts)
+	for i := range int64(12) {
+		appendEach(t, fresh, seglog.Record{Timestamp: 100 + i, Key: []byte{byte(i)}, Value: []byte("value")})
+	}
+	closeLog(t, fresh)
+	before := traces(t, fresh.Dir())
+
+	_, err := l.Append([]seglog.Record{{Timestamp: 200, Key: []byte("k"), Value: []byte("v")}}, nil)
+	require.NoError(t, err, "into a file that is open")
+	_, err = l.Roll()
+	require.ErrorIs(t, err, seglog.ErrMoved)
+	require.ErrorIs(t, l.DeleteBefore(4), seglog.ErrMoved)
+	_, err = l.ApplyRetention(t.Context())
+	require.ErrorIs(t, err, seglog.ErrMoved)
+	_, err = l.Compact(t.Context(), nil)
+	require.ErrorIs(t, err, seglog.ErrMoved)
+	require.ErrorIs(t, l.Close(), seglog.ErrMoved)
+
+	requireUntouched(t, fresh.Dir(), before)
+	require.Len(t, valuesOf(t, fresh.Dir()), 12)
+	moved := openLog(t, filepath.Join(place, "old"), opts)
+	require.Len(t, readAll(t, moved, 0), 13, "all that was acknowledged is where the log is")
+}
+
+// Without its lock anyone may open the log for writing.
+func TestALogWithoutItsLockFileNeitherRollsNorTruncates(t *testing.T) {
+	l := openLog(t, t.TempDir(), quick)
+	appendEach(t, l, many(3, 1)...)
+	require.NoError(t, os.Remove(filepath.Join(l.Dir(), ".lock")))
+	before := traces(t, l.Dir())
+	_, err := l.Roll()
+	require.ErrorIs(t, err, seglog.ErrMoved)
+	require.ErrorIs(t, l.TruncateFullyAndStartAt(70), seglog.ErrMoved)
+	requireUntouched(t, l.Dir(), before)
+}
