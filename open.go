@@ -500,17 +500,12 @@ func (l *Log) brokerState() checkpoint.State {
 // thousand partitions.
 const maxCheckpoint = 64 << 20
 
-// begin makes the first segment. If the state file, or a snapshot of producers, knows
-// of offsets that were in use, the segments are lost; their offsets are not given out
-// again.
+// begin makes the first segment, of a log that is new or has lost all of them; see
+// nextBase.
 func (l *Log) begin() error {
-	base, err := l.lastSnapshot()
+	base, err := l.nextBase()
 	if err != nil {
 		return err
-	}
-	base = max(base, l.state.LogStartOffset)
-	if l.state.RecoveryPoint < unknownOffset {
-		base = max(base, l.state.RecoveryPoint)
 	}
 	l.recovery.Restarted = base > 0
 	if base == 0 {
@@ -550,6 +545,18 @@ func (l *Log) begin() error {
 	l.end.Store(base)
 	l.drawJitterLocked()
 	return nil
+}
+
+// nextBase is where a log without segments begins. If the state file, or a snapshot of
+// producers, knows of offsets that were in use, the segments are lost; their offsets are
+// not given out again.
+func (l *Log) nextBase() (int64, error) {
+	base, err := l.lastSnapshot()
+	base = max(base, l.state.LogStartOffset)
+	if l.state.RecoveryPoint < unknownOffset {
+		base = max(base, l.state.RecoveryPoint)
+	}
+	return base, err
 }
 
 // lastSnapshot is the offset of the latest snapshot of producers that is good, or 0.
@@ -1181,13 +1188,42 @@ func (l *Log) openReadOnly() error {
 		return gone(err)
 	}
 	if len(segments) == 0 {
-		return ErrNotALog
+		return l.openEmpty()
 	}
 	l.set.Store(newSegmentSet(segments))
 	if err := l.readEpochs(); err != nil {
 		return err
 	}
 	return gone(l.bound())
+}
+
+// openEmpty is for a read-only log of which there are no segments. A writer that
+// truncates all of a log has removed them before it makes a new one (see restartLocked),
+// or was ended there: its state file, if not the one from before, says where the log
+// starts, and it is empty. Without one nobody says that there is a log.
+func (l *Log) openEmpty() error {
+	if err := l.readState(); err != nil {
+		return err
+	}
+	if !l.ours {
+		return ErrNotALog
+	}
+	base, err := l.nextBase()
+	if err != nil {
+		return gone(err)
+	}
+	s := segment.OpenAbsent(l.dir, base, l.segmentOptions())
+	l.set.Store(newSegmentSet([]*segment.Segment{s}))
+	if err := l.readEpochs(); err != nil {
+		return err
+	}
+	l.shut = l.brokerClosed()
+	l.recovery.Restarted = base > l.state.LogStartOffset // what lay between is lost
+	l.start.Store(base)
+	l.watermark.Store(base)
+	l.end.Store(base)
+	l.durable.Store(base)
+	return l.settleEpochs(base, base)
 }
 
 // surveyed is the segments there are, of a read-only log.

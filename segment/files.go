@@ -59,6 +59,10 @@ func (s *Segment) openForReading() error {
 // size is fixed here: what a live writer in another process appends later
 // stays unseen until the segment is refreshed.
 func (s *Segment) openFilesLocked(toWrite bool) error {
+	if s.absent {
+		s.setOpen(true)
+		return nil
+	}
 	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDONLY, 0)
 	if err != nil {
 		return err
@@ -415,7 +419,7 @@ func (s *Segment) SetModTime(milliseconds int64) error {
 
 // View is what a reader needs of an acquired segment.
 type View struct {
-	Log   vfs.File
+	Log   vfs.File // nil if Size is 0 and there is no file; see OpenAbsent
 	Size  int64
 	Index *index.Index     // may be nil
 	Time  *timeindex.Index // may be nil

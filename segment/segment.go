@@ -117,6 +117,7 @@ type Segment struct {
 		known bool
 	}
 
+	absent      bool        // see OpenAbsent
 	distrusted  bool        // see DistrustAborted
 	keepAborted atomic.Bool // see KeepAborted
 
@@ -160,6 +161,18 @@ func Open(dir string, base int64, opts Options) *Segment {
 	s.indexSuffix.Store(&opts.Suffix)
 	s.size.Store(-1)
 	s.newest.TimestampOffset = TimestampOffset{-1, base}
+	return s
+}
+
+// OpenAbsent is Open for a read-only segment that has no files, or not yet: it is empty,
+// and stays so.
+func OpenAbsent(dir string, base int64, opts Options) *Segment {
+	s := Open(dir, base, opts)
+	s.absent = true
+	s.size.Store(0)
+	s.nextOffset = base
+	s.newest.known = true
+	s.open.listed = true // that there are no aborted transactions
 	return s
 }
 
