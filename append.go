@@ -488,7 +488,7 @@ func (l *Log) writeLocked(w write) error {
 	}
 	if active.Base() > l.end.Load() { // it stays, and what was known of producers is what lies below
 		if l.captureProducersLocked(active.Base()) {
-			l.background.Go(l.flushSealed)
+			l.startFlushingLocked()
 		}
 	}
 	l.bytes.Add(int64(len(w.Bytes)))

@@ -15,7 +15,8 @@ type Events struct {
 	// Opened is called at the end of Open with what was found and done.
 	Opened func(Recovery)
 	// Sealed is called after a segment was sealed and everything below next,
-	// the base offset of the segment behind it, is on disk.
+	// the base offset of the segment behind it, is on disk. Of several that are sealed
+	// in quick succession it is called for the last.
 	Sealed func(next int64)
 	// Removed is called after segments were removed by DeleteBefore or
 	// ApplyRetention.

@@ -90,7 +90,10 @@ type Log struct {
 		undone bool
 		// unwritten is what recovery found no room for; see writeAgainLocked.
 		unwritten []unwritten
-		closed    bool
+		// flushAwaited: a flushSealed was started that has not begun. moveAwaited: a
+		// movePointIntoActive.
+		flushAwaited, moveAwaited bool
+		closed                    bool
 	}
 
 	// epochs are the leader epochs and where they begin. It has a lock of its own.
@@ -124,8 +127,10 @@ type Log struct {
 	closing  sync.Mutex // held by the one who closes idle segments
 	telling  sync.Mutex // held while Events.Damaged is called
 	flushing sync.Mutex // held by the one who flushes sealed segments; before sync
-	// snapshotting is held by the one who writes producer snapshots; before append.
-	snapshotting sync.Mutex
+	// snapshotting is held by the one who writes a producer snapshot; before append. It
+	// guards snapshotsUnnamed: the names of some that were written may not be on disk.
+	snapshotting     sync.Mutex
+	snapshotsUnnamed bool
 
 	locks []io.Closer
 	own   io.Closer // the one of them that is for this directory alone; nil in a Dir

@@ -280,11 +280,12 @@ func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, erro
 	// Producers whose last records go are in the snapshot of the first segment that
 	// stays, and from now on nowhere else. Without room on the disk there is none: to
 	// make room comes first.
-	if err := l.writeSnapshots(); err != nil && !vfs.IsNoSpace(err) {
+	stays := l.upperOf(l.set.Load().after(gone[len(gone)-1].Base()))
+	if err := l.writeSnapshots(stays); err != nil && !vfs.IsNoSpace(err) {
 		return 0, err
 	}
 	n, err := l.detachOldest(gone, activeSize)
-	if serr := l.writeSnapshots(); !vfs.IsNoSpace(serr) { // of the one begun in place of the last
+	if serr := l.writeSnapshots(l.set.Load().first().Base()); !vfs.IsNoSpace(serr) { // of the one begun in place of the last
 		err = errors.Join(err, serr)
 	}
 	l.undeleted = append(l.undeleted, gone[:n]...)

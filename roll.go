@@ -95,7 +95,7 @@ func (l *Log) rollLocked(base int64) error {
 	l.append.sealed = append(l.append.sealed, old)
 	l.activateLocked(next)
 	l.captureProducersLocked(base)
-	l.background.Go(l.flushSealed)
+	l.startFlushingLocked()
 	return nil
 }
 
@@ -291,6 +291,9 @@ func (l *Log) createSegment(base int64) (*segment.Segment, error) {
 func (l *Log) flushSealed() {
 	l.flushing.Lock() // the recovery point must not pass what another still trims
 	defer l.flushing.Unlock()
+	l.append.Lock()
+	l.append.flushAwaited = false // for what is sealed from now on
+	l.append.Unlock()
 	for done := false; !done; {
 		var base int64
 		var err error
@@ -306,6 +309,15 @@ func (l *Log) flushSealed() {
 	l.append.Unlock()
 	if producers {
 		l.ExpireProducers()
+	}
+}
+
+// startFlushingLocked has flushSealed called. One that has not begun yet does it for all
+// rolls until then: they may come faster than a disk can sync. append is held.
+func (l *Log) startFlushingLocked() {
+	if !l.append.flushAwaited {
+		l.append.flushAwaited = true
+		l.background.Go(l.flushSealed)
 	}
 }
 
@@ -325,7 +337,7 @@ func (l *Log) flushSealedOnce() (base int64, done bool, err error) {
 	if err := l.syncTo(min(base, l.end.Load())); err != nil {
 		return base, false, err
 	}
-	if err := l.writeSnapshots(); err != nil {
+	if err := l.writeSnapshots(base); err != nil {
 		return base, false, err
 	}
 	l.maintain.Lock() // keeps truncation away
@@ -343,36 +355,49 @@ func (l *Log) flushSealedOnce() (base int64, done bool, err error) {
 	return base, true, nil
 }
 
-// writeSnapshots writes the producer snapshots that rolls have captured, and returns
-// when all that were captured by then are on disk. One that cannot be written costs
-// time at an open after a crash, and is not tried again.
-func (l *Log) writeSnapshots() error {
+// writeSnapshots writes the producer snapshots that rolls up to a base offset have
+// captured, and returns when they are on disk, their names too. Later ones, which may
+// come as fast as they can be written, are left to the flush of their rolls. One that
+// cannot be written costs time at an open after a crash, and is not tried again.
+func (l *Log) writeSnapshots(upTo int64) error {
+	for more := true; more; {
+		var err error
+		if more, err = l.writeSnapshot(upTo); err != nil {
+			return err
+		}
+	}
 	l.snapshotting.Lock()
 	defer l.snapshotting.Unlock()
-	written := false
-	for {
-		l.append.Lock()
-		if len(l.append.snapshots) == 0 {
-			l.append.Unlock()
-			if written {
-				return l.opts.FS.SyncDir(l.dir)
-			}
-			return nil
-		}
-		s := l.append.snapshots[0]
-		l.append.snapshots = l.append.snapshots[1:]
-		l.append.Unlock()
-		if err := s.Write(true); err != nil {
-			return err
-		}
-		l.append.Lock()
-		_, err := l.append.producers.Publish(s)
-		l.append.Unlock()
-		if err != nil {
-			return err
-		}
-		written = true
+	if !l.snapshotsUnnamed {
+		return nil
 	}
+	err := l.opts.FS.SyncDir(l.dir)
+	l.snapshotsUnnamed = err != nil
+	return err
+}
+
+// writeSnapshot writes the first of them, and reports whether there was one. Nobody
+// waits longer for the lock than for one file: who needs few is not held up by who
+// writes many.
+func (l *Log) writeSnapshot(upTo int64) (bool, error) {
+	l.snapshotting.Lock()
+	defer l.snapshotting.Unlock()
+	l.append.Lock()
+	if len(l.append.snapshots) == 0 || l.append.snapshots[0].Offset() > upTo {
+		l.append.Unlock()
+		return false, nil
+	}
+	s := l.append.snapshots[0]
+	l.append.snapshots = l.append.snapshots[1:]
+	l.append.Unlock()
+	if err := s.Write(true); err != nil {
+		return false, err
+	}
+	l.append.Lock()
+	defer l.append.Unlock()
+	_, err := l.append.producers.Publish(s)
+	l.snapshotsUnnamed = l.snapshotsUnnamed || err == nil
+	return err == nil, err
 }
 
 func (l *Log) moveRecoveryPoint(base int64, producers bool) error {

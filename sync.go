@@ -118,7 +118,8 @@ const maxPointInterval = 64 << 20
 func (l *Log) startMovingPoint() {
 	l.append.Lock()
 	defer l.append.Unlock()
-	if !l.append.closed {
+	if !l.append.closed && !l.append.moveAwaited {
+		l.append.moveAwaited = true
 		l.background.Go(l.movePointIntoActive)
 	}
 }
@@ -131,6 +132,7 @@ func (l *Log) movePointIntoActive() {
 	l.maintain.Lock() // keeps truncation away
 	defer l.maintain.Unlock()
 	l.append.Lock()
+	l.append.moveAwaited = false
 	sealed, active := len(l.append.sealed), l.set.Load().active
 	point, failed, producers := l.durable.Load()-1, l.append.failed != nil, l.append.hasProducers
 	l.append.Unlock()
