@@ -130,14 +130,18 @@ func (app *App) sayf(format string, args ...any) {
 	fmt.Fprintf(app.stderrAfterOut(), "logtool: "+format+"\n", args...)
 }
 
-// stderrAfterOut is stderr for text that follows what was written to Out.
+// stderrAfterOut is stderr for lines of text that follow what was written to Out. They
+// are made visible.
 func (app *App) stderrAfterOut() io.Writer { return afterOut{app} }
 
 type afterOut struct{ app *App }
 
 func (w afterOut) Write(p []byte) (int, error) {
 	w.app.Out.Flush()
-	return w.app.Stderr.Write(p)
+	if _, err := io.WriteString(w.app.Stderr, visibleLines(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // OpenLog opens the log in dir for reading: without a lock, without changing a

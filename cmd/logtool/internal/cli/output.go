@@ -37,9 +37,25 @@ func (o *Output) Write(p []byte) (int, error) { return o.w.Write(p) }
 // Flush hands on what was written so far.
 func (o *Output) Flush() error { return o.w.Flush() }
 
-// Linef writes a line of text.
+// Linef writes a line of text. What args say is from a file perhaps, or the name of one:
+// see visible.
 func (o *Output) Linef(format string, args ...any) error {
-	fmt.Fprintf(o.w, format, args...)
+	shown := make([]any, len(args))
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case painted:
+			shown[i] = arg
+		case string:
+			shown[i] = visible(arg)
+		case error:
+			shown[i] = visible(arg.Error())
+		case fmt.Stringer:
+			shown[i] = visible(arg.String())
+		default: // a number
+			shown[i] = arg
+		}
+	}
+	fmt.Fprintf(o.w, format, shown...)
 	return o.endLine()
 }
 
@@ -94,12 +110,16 @@ const (
 	Head Style = "1"
 )
 
-// Paint returns s in a style, if colour is wanted.
-func (o *Output) Paint(style Style, s string) string {
+// painted is text that a terminal may be shown as it is.
+type painted string
+
+// Paint returns s, made visible, in a style, if colour is wanted.
+func (o *Output) Paint(style Style, s string) painted {
+	s = visible(s)
 	if !o.color || s == "" {
-		return s
+		return painted(s)
 	}
-	return "\x1b[" + string(style) + "m" + s + "\x1b[0m"
+	return painted("\x1b[" + string(style) + "m" + s + "\x1b[0m")
 }
 
 // Column is a column of a table.
@@ -162,8 +182,8 @@ func (t *Table) Plain() *Table {
 	return t
 }
 
-// Row adds a row. Cells are strings, integers or Styled. There may be fewer than
-// columns, and one more, a remark.
+// Row adds a row. Cells are strings, which are made visible, integers or Styled. There
+// may be fewer than columns, and one more, a remark.
 func (t *Table) Row(cells ...any) error {
 	row := make([]cell, len(cells))
 	for i, c := range cells {
@@ -175,6 +195,7 @@ func (t *Table) Row(cells ...any) error {
 		default:
 			row[i] = cell{text: fmt.Sprint(c)}
 		}
+		row[i].text = visible(row[i].text)
 	}
 	for i, c := range row {
 		// Nothing follows the last cell, so text there may be of any length.
@@ -228,7 +249,7 @@ func (t *Table) writeRow(row []cell) error {
 		}
 		if c.text != "" {
 			t.out.w.WriteString(strings.Repeat(" ", pending+before))
-			t.out.w.WriteString(t.out.Paint(c.style, c.text))
+			t.out.w.WriteString(string(t.out.Paint(c.style, c.text)))
 			pending = 0
 		} else {
 			pending += before

@@ -40,7 +40,7 @@ func (p *Progress) Update(done, total int64) {
 	if total > 0 {
 		amount = fmt.Sprintf("%3d%% of %s", min(100, done*100/total), sizeText(total))
 	}
-	fmt.Fprintf(p.app.Stderr, "\r\x1b[K%s %s", p.what, amount)
+	fmt.Fprintf(p.app.Stderr, "\r\x1b[K%s %s", visible(p.what), amount)
 }
 
 // Clear removes the line. Call it before writing anything else to the terminal,

@@ -131,9 +131,9 @@ func (app *App) report(err error) {
 	if err == nil || closedPipe(err) || errors.As(err, &silent) || errors.As(err, &sig) {
 		return
 	}
-	fmt.Fprintf(app.Stderr, "logtool: %v\n", err)
+	app.sayf("%v", err)
 	if try := app.advice(err); try != "" {
-		fmt.Fprintf(app.Stderr, "try: %s\n", try)
+		fmt.Fprintf(app.stderrAfterOut(), "try: %s\n", try)
 	}
 }
 

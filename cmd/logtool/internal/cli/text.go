@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/seglog/seglog/record"
@@ -92,4 +93,30 @@ func quoted(b []byte, max int) string {
 		return fmt.Sprintf("%s... (%s)", strconv.Quote(string(b[:cut])), sizeText(int64(len(b))))
 	}
 	return strconv.Quote(string(b))
+}
+
+// visible is text for a terminal, in which something may be from a file, or the name of
+// one: what would move the cursor, or is not to be seen, is escaped as in a Go string.
+func visible(s string) string { return escape(s, "") }
+
+// visibleLines is visible for text of several lines.
+func visibleLines(s string) string { return escape(s, "\n\t") }
+
+func escape(s, except string) string {
+	shown := func(r rune) bool { return unicode.IsPrint(r) || strings.ContainsRune(except, r) }
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !shown(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if r != utf8.RuneError && shown(r) || r == utf8.RuneError && n > 1 {
+			b.WriteString(s[:n])
+		} else {
+			quoted := strconv.Quote(s[:n])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		s = s[n:]
+	}
+	return b.String()
 }

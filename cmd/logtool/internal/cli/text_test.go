@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seglog/seglog"
 )
 
 func TestSizesAreForPeople(t *testing.T) {
@@ -54,4 +59,52 @@ func TestTimesAreForPeople(t *testing.T) {
 	require.Equal(t, "2026-09-01T07:41:56Z", timeTextSeconds(1788248516012))
 	require.Equal(t, "9223372036854775807", timeText(1<<63-1))
 	require.Equal(t, "1970-01-01T00:00:00.000Z", timeText(0))
+}
+
+func TestVisibleEscapesWhatATerminalWouldObey(t *testing.T) {
+	for _, tt := range []struct{ name, text, line, lines string }{
+		{"plain", `a "b" \c ☃`, `a "b" \c ☃`, `a "b" \c ☃`},
+		{"colour", "\x1b[31mred", `\x1b[31mred`, `\x1b[31mred`},
+		{"start of line and bell", "a\rb\a\b", `a\rb\a\b`, `a\rb\a\b`},
+		{"eight-bit controls", "\u009b31m\x9b31m", `\u009b31m\x9b31m`, `\u009b31m\x9b31m`},
+		{"direction", "\u202egol", `\u202egol`, `\u202egol`},
+		{"replacement character", "\ufffd", "\ufffd", "\ufffd"},
+		{"lines", "a\n\tb", `a\n\tb`, "a\n\tb"},
+	} {
+		require.Equal(t, tt.line, visible(tt.text), tt.name)
+		require.Equal(t, tt.lines, visibleLines(tt.text), tt.name)
+	}
+}
+
+// What is said of files has in it what they hold and what they are called.
+func TestNoCommandPassesControlCharactersOfFilesOn(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "orders-0")
+	l, err := seglog.Open(dir, seglog.Options{})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	require.Zero(t, appendStdin(t, "a line\n", dir).status)
+	evil := "\x1b[31mred\a\r"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "partition.metadata"), []byte("version: "+evil+"\n0\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "leader-epoch-checkpoint"), []byte(evil+"\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "recovery-point-offset-checkpoint"), []byte("0\n1\n"+evil+" 0 1\n"), 0o644))
+	foreign := filepath.Join(root, "foreign")
+	require.NoError(t, os.Mkdir(foreign, 0o755))
+	for _, in := range []string{root, dir, foreign} {
+		_ = os.WriteFile(filepath.Join(in, evil+".log"), nil, 0o644) // not a name everywhere
+		_ = os.Mkdir(filepath.Join(in, evil+"-0"), 0o755)
+	}
+	for _, args := range [][]string{
+		{"verify", dir}, {"verify", root}, {"ls", dir}, {"ls", root}, {"stat", dir}, {"stat", root}, {"stat", dir, "-o", "json"},
+		{"verify", dir, "-o", "json"}, {"repair", dir}, {"append", foreign}, {"verify", foreign}, {"cat", dir + evil},
+		{"dump", filepath.Join(dir, "partition.metadata")}, {"dump", filepath.Join(dir, "leader-epoch-checkpoint")}, {"dump", filepath.Join(dir, evil+".log")},
+		{"dump", filepath.Join(root, "recovery-point-offset-checkpoint")}, {"recover", dir, filepath.Join(root, "copy")}, {evil}, {"ls", "--" + evil}, {"append", dir, "-v"},
+	} {
+		got := runIn(t, Env{Stdin: strings.NewReader("")}, args...)
+		for _, text := range []string{got.stdout, got.stderr} {
+			require.NotContains(t, text, "\x1b", "%q", args)
+			require.NotContains(t, text, "\a", "%q", args)
+			require.NotContains(t, text, "\r", "%q", args)
+		}
+	}
 }

@@ -186,7 +186,7 @@ func (o *verifyOptions) tell(s dirReport) error {
 	}
 	verdict := out.Paint(Good, "ok")
 	if s.warnings > 0 {
-		verdict += ", " + plural(s.warnings, "warning", "warnings")
+		verdict += painted(", " + plural(s.warnings, "warning", "warnings"))
 	}
 	return out.Linef("%s", verdict)
 }
@@ -250,7 +250,7 @@ func (o *verifyOptions) summary(path string, r seglog.VerifyReport, complete boo
 	}
 	verdict := out.Paint(Good, "ok")
 	if r.Warnings > 0 {
-		verdict += ", " + plural(int64(r.Warnings), "warning", "warnings")
+		verdict += painted(", " + plural(int64(r.Warnings), "warning", "warnings"))
 	}
 	return out.Linef("%s", verdict)
 }
