@@ -134,7 +134,11 @@ func (r DamagedRange) mayHoldRecords() bool { return r.LastOffset < 0 || r.LastO
 // A log that the disk cannot read is left alone, since what cannot be read cannot
 // be kept; copy it with Recover. RepairReport.Left is what stays otherwise: batches that cannot be read for their codec or
 // size, which is our limit and no damage; offsets that an old broker has put into
-// a segment too small for them, which opening the log for writing splits; gaps.
+// a segment too small for them, which opening the log for writing splits; gaps; and a
+// damaged partition.metadata, though a broker takes a log directory with such a file
+// offline (PartitionMetadataFile.read). Without the file it would take the log for one
+// that is no longer wanted and put the whole directory aside
+// (LogManager.isStrayKraftReplica): write the topic's id there, which the cluster knows.
 //
 // ErrLocked means that the log is open elsewhere, for a dry run too.
 func Repair(ctx context.Context, dir string, opts RepairOptions) (RepairReport, error) {

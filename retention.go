@@ -14,7 +14,7 @@ import (
 
 // DeleteBefore moves the log start to offset: what lies below can no longer
 // be read, and segments that lie below completely are removed. An offset at or
-// below the log start changes nothing; one above the log end gives an
+// below the log start changes nothing; one above the log end, or below 0, gives an
 // *OffsetError. What lies below offset is synced first, so that the log never ends
 // below its start after a crash. When it returns the new log start is on disk.
 //

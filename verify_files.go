@@ -135,10 +135,11 @@ func (v *verification) others(entries []fs.DirEntry, verdict verdict, found dire
 	l := &Log{dir: v.dir, opts: Options{FS: v.opts.FS}}
 	for _, e := range entries {
 		f, ours := layout.ParseFile(e.Name())
+		_, cut := layout.CutOf(e.Name())
 		var err error
 		switch {
 		case !ours && strings.HasPrefix(e.Name(), "."), e.IsDir() && e.Name() == "lost+found":
-		case !ours && layout.IsCut(e.Name()) && e.Type().IsRegular():
+		case !ours && cut && e.Type().IsRegular():
 			err = v.about(Note, "set_aside", e.Name(), "what a recovery or a repair took out of the log and kept: left alone")
 		case !ours:
 			err = v.about(Note, "foreign_name", e.Name(), "not the name of a file of a log: left alone")

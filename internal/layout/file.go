@@ -67,17 +67,26 @@ func AsideName(file string, n int) string {
 	return file + CutSuffix
 }
 
-// IsCut reports whether a name is one that CutName or AsideName gives to what was
-// taken out of a segment.
-func IsCut(name string) bool {
+// CutOf parses a name that CutName or AsideName gives, and returns the file of which it
+// keeps a part, or all.
+func CutOf(name string) (f File, ok bool) {
 	whole, found := strings.CutSuffix(name, CutSuffix)
-	for range 3 { // as it is, without a number or a hash, and without the position before it
-		if f, ok := ParseFile(whole); found && ok && f.Kind.Segment() {
-			return true
+	if !found {
+		return File{Name: name}, false
+	}
+	for parts := range 3 { // behind the name: nothing, a number or a hash, and a position before that
+		if f, ok = ParseFile(whole); ok && (f.Kind.Segment() || parts < 2 && f.Kind.aside()) {
+			return f, true
 		}
 		whole = strings.TrimSuffix(whole, path.Ext(whole))
 	}
-	return false
+	return File{Name: name}, false
+}
+
+// aside reports whether a file of this kind, which belongs to no segment, is put aside
+// when it is damaged. No part of it is kept.
+func (k Kind) aside() bool {
+	return k == LeaderEpochCheckpoint || k == SeglogState
 }
 
 const (

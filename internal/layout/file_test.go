@@ -141,10 +141,23 @@ func TestWhatWasTakenOutIsKnownByItsName(t *testing.T) {
 		CutName(log, 591, "eb74010c805b0fc6eb74010c805b0fc6"), AsideName(log, 1), AsideName(log, 2),
 		AsideName("00000000000000000010.timeindex", 12),
 	} {
-		require.True(t, IsCut(name), name)
+		f, ok := CutOf(name)
+		require.True(t, ok, name)
+		require.True(t, strings.HasPrefix(name, f.Name+"."), name)
+		require.EqualValues(t, 10, f.Base, name)
 	}
-	for _, name := range []string{log, "notes.cut", ".cut", "10.log.cut", "leader-epoch-checkpoint.cut", log + ".1.2.3.cut", log + ".591.eb74"} {
-		require.False(t, IsCut(name), name)
+	for name, kind := range map[string]Kind{"leader-epoch-checkpoint": LeaderEpochCheckpoint, "seglog.state": SeglogState} {
+		for n := range 3 {
+			f, ok := CutOf(AsideName(name, n+1))
+			require.True(t, ok, name)
+			require.Equal(t, File{Kind: kind, Name: name}, f)
+		}
+		_, ok := CutOf(CutName(name, 1, "eb74010c805b0fc6"))
+		require.False(t, ok, name)
+	}
+	for _, name := range []string{log, "notes.cut", ".cut", "10.log.cut", "meta.properties.cut", "partition.metadata.cut", log + ".1.2.3.cut", log + ".591.eb74"} {
+		_, ok := CutOf(name)
+		require.False(t, ok, name)
 	}
 }
 

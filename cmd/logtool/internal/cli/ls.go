@@ -235,10 +235,11 @@ func (l *listing) files(segments []seglog.SegmentInfo) error {
 // nothing if it is part of a segment that is listed.
 func describe(e fs.DirEntry, live map[int64]bool) (what, class string) {
 	f, ok := layout.ParseFile(e.Name())
+	_, cut := layout.CutOf(e.Name())
 	switch {
 	case !e.Type().IsRegular():
 		return "not a file of a log: left alone", "foreign"
-	case !ok && layout.IsCut(e.Name()):
+	case !ok && cut:
 		return "what a recovery or a repair has taken out: left alone", "cut"
 	case !ok:
 		return "not a name of a log's file: left alone", "foreign"

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/layout"
 )
 
 // OpenToWrite opens the log in dir for writing, and says on stderr what recovery has
@@ -36,10 +37,22 @@ func (app *App) tellRecovery(dir string, log *seglog.Log) error {
 	for _, c := range r.Cut {
 		app.Warnf("%s: cut %s at position %d%s", filepath.Join(dir, c.File), plural(c.Bytes, "byte", "bytes"), c.Position, reasonText(c.Reason))
 	}
+	ended := len(r.Cut) > 0
 	for _, name := range r.SetAside {
-		app.Warnf("%s keeps good batches that were cut off", filepath.Join(dir, name))
+		what := "a file that was set aside"
+		f, ok := layout.CutOf(name)
+		switch {
+		case ok && f.Kind == layout.Log:
+			what = "good batches that were cut off"
+		case ok && f.Kind.Segment():
+			what = fmt.Sprintf("the %s of a segment that was cut off", f.Kind)
+		case ok:
+			what = fmt.Sprintf("the %s as it was, which is damaged", f.Kind)
+		}
+		ended = ended || f.Kind.Segment()
+		app.Warnf("%s keeps %s", filepath.Join(dir, name), what)
 	}
-	if len(r.Cut) > 0 || len(r.SetAside) > 0 {
+	if ended {
 		app.Warnf("%s: the log goes on at offset %d", dir, s.End)
 	}
 	for _, damage := range r.Damaged {
