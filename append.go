@@ -62,6 +62,14 @@ func (o *AppendOptions) leaderEpoch() *int32 {
 	return o.LeaderEpoch
 }
 
+// check refuses what is out of its range.
+func (o *AppendOptions) check() error {
+	if o == nil || o.Sync == nil {
+		return nil
+	}
+	return inRange("Sync", *o.Sync, SyncAlways, SyncNever)
+}
+
 func (o *AppendOptions) sync(log SyncPolicy) SyncPolicy {
 	if o != nil && o.Sync != nil {
 		return *o.Sync
@@ -260,6 +268,9 @@ func (l *Log) appendAssigned(b record.Batch, origin producerstate.Origin, opts *
 }
 
 func (l *Log) appendAssignedLocked(b record.Batch, origin producerstate.Origin, opts *AppendOptions) (AppendResult, error) {
+	if err := opts.check(); err != nil {
+		return AppendResult{}, err
+	}
 	if err := l.writableLocked(); err != nil {
 		return AppendResult{}, err
 	}
@@ -335,6 +346,9 @@ func (l *Log) AppendReplicated(b []byte, opts *AppendOptions) (AppendResult, err
 }
 
 func (l *Log) appendReplicated(b []byte, opts *AppendOptions) (AppendResult, error) {
+	if err := opts.check(); err != nil {
+		return AppendResult{}, err
+	}
 	w, err := l.analyze(b)
 	if err != nil {
 		return AppendResult{}, err

@@ -195,6 +195,9 @@ var walks = sync.Pool{New: func() any { return new(walk) }}
 // start fixes the bounds when the iteration begins, not when it was made.
 func (w *walk) start() error {
 	w.started = true
+	if w.opts.To < 0 {
+		return &OptionError{Field: "To", Value: fmt.Sprint(w.opts.To), Want: "0 or above"}
+	}
 	if w.opts.Isolation == ReadCommitted {
 		if _, err := w.log.LastStableOffset(); err != nil { // a read-only log finds out now
 			return err

@@ -96,6 +96,9 @@ func TestOptionsOutOfRangeAreRefusedByName(t *testing.T) {
 		{"RetentionBytes", seglog.Options{RetentionBytes: -2}},
 		{"Sync", seglog.Options{Sync: 9}},
 		{"StartOffset", seglog.Options{StartOffset: -1}},
+		{"MinCompactionLag", seglog.Options{MinCompactionLag: -1}},
+		{"MaxCompactionLag", seglog.Options{MinCompactionLag: 1, MaxCompactionLag: -1}},
+		{"MinCompactionLag", seglog.Options{MinCompactionLag: 2 * time.Hour, MaxCompactionLag: time.Hour}},
 	}
 	for _, tt := range tests {
 		dir := filepath.Join(t.TempDir(), "x-0")
@@ -107,6 +110,48 @@ func TestOptionsOutOfRangeAreRefusedByName(t *testing.T) {
 		require.Equal(t, 1, strings.Count(err.Error(), "option "), "nothing else is to blame: %v", err)
 		require.NoDirExists(t, dir)
 	}
+}
+
+func TestOptionsOfACallOutOfRangeAreRefusedByName(t *testing.T) {
+	l := openLog(t, t.TempDir(), seglog.Options{MinCompactionLag: time.Hour, MaxCompactionLag: time.Hour, Replicated: true})
+	require.NoError(t, l.SetLeaderEpoch(0))
+	p := seglog.Producer{ID: 7, Transactional: true}
+	_, err := l.Append(many(1, 1), &seglog.AppendOptions{Producer: &p})
+	require.NoError(t, err)
+	policy := seglog.SyncPolicy(2)
+	opts := &seglog.AppendOptions{Sync: &policy}
+	for field, call := range map[string][]func() error{
+		"Sync": {
+			func() error { _, err := l.Append(many(1, 1), opts); return err },
+			func() error { _, err := l.AppendBatch(plainBatch(t, 0, 0), opts); return err },
+			func() error { _, err := l.AppendReplicated(plainBatch(t, 1, 1), opts); return err },
+			func() error { _, err := l.EndTransaction(p, seglog.Commit, opts); return err },
+			func() error { _, err := l.AbortTransaction(7, opts); return err },
+		},
+		"To": {
+			func() error {
+				for _, err := range l.Records(t.Context(), 0, &seglog.IterOptions{To: -1}) {
+					return err
+				}
+				return nil
+			},
+			func() error {
+				for _, err := range l.Batches(t.Context(), 0, &seglog.IterOptions{To: -1, Follow: true}) {
+					return err
+				}
+				return nil
+			},
+		},
+	} {
+		for i, try := range call {
+			err := try()
+			require.ErrorIs(t, err, seglog.ErrOption, "%s %d", field, i)
+			var option *seglog.OptionError
+			require.ErrorAs(t, err, &option)
+			require.Equal(t, field, option.Field)
+		}
+	}
+	require.EqualValues(t, 1, l.Offsets().End, "nothing was appended")
 }
 
 // K053

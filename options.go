@@ -97,7 +97,8 @@ type Options struct {
 	// 0.5; a negative value means Kafka's 0, any at all.
 	MinCleanableDirtyRatio float64
 	// MinCompactionLag is min.compaction.lag.ms: how long a record stays in a
-	// compacted log at least, by the largest timestamp of its segment. 0 means none.
+	// compacted log at least, by the largest timestamp of its segment. 0 means none. It
+	// may not exceed MaxCompactionLag.
 	MinCompactionLag time.Duration
 	// MaxCompactionLag is max.compaction.lag.ms: when its oldest dirty record is older
 	// a compacted log is due whatever the ratio. 0 means no limit.
@@ -242,6 +243,7 @@ func (o Options) resolve() (Options, error) {
 		ratioFits(o.MinCleanableDirtyRatio),
 		inRange("MinCompactionLag", o.MinCompactionLag, 0, math.MaxInt64),
 		inRange("MaxCompactionLag", o.MaxCompactionLag, 0, math.MaxInt64),
+		lagsFit(o.MinCompactionLag, o.MaxCompactionLag),
 		inRange("LeaderEpoch", o.LeaderEpoch, 0, math.MaxInt32),
 		inRange("RetentionBytes", o.RetentionBytes, -1, math.MaxInt64),
 		inRange("Sync", o.Sync, SyncAlways, SyncNever),
@@ -258,6 +260,14 @@ func ratioFits(ratio float64) error {
 		return nil
 	}
 	return &OptionError{Field: "MinCleanableDirtyRatio", Value: fmt.Sprint(ratio), Want: "up to 1"}
+}
+
+// lagsFit is LogConfig.validateValues.
+func lagsFit(least, most time.Duration) error {
+	if most <= 0 || least <= most { // there is no limit, or it has an error of its own
+		return nil
+	}
+	return &OptionError{Field: "MinCompactionLag", Value: fmt.Sprint(least), Want: fmt.Sprintf("at most MaxCompactionLag, %v", most)}
 }
 
 func levelFits(c record.Codec, level int) error {
