@@ -346,8 +346,8 @@ func (m *model) KilledReopen(t *rapid.T) {
 }
 
 // PowerLoss does to the tail what a power loss may do to bytes that were not
-// synced, and opens. All behind the recovery point is fair game: the log cannot
-// know that it was synced.
+// synced, and opens. All behind the recovery point and the log start is fair game: the
+// log cannot know that it was synced.
 func (m *model) PowerLoss(t *rapid.T) {
 	active := m.active(t)
 	m.kill(t)
@@ -357,7 +357,8 @@ func (m *model) PowerLoss(t *rapid.T) {
 	data := readFile(t, path)
 	safe, reached := int64(0), active
 	for _, b := range batchesOf(t, m.dir, active) {
-		if reached < state.RecoveryPoint { // which may lie inside a batch, or in a gap before it
+		// Both may lie inside a batch, or in a gap before it.
+		if reached < max(state.RecoveryPoint, state.LogStartOffset) {
 			safe = b.position + int64(b.Size())
 		}
 		reached = b.LastOffset() + 1
