@@ -323,7 +323,7 @@ func TestWhatCouldNotBeWrittenAgainIsNotPromised(t *testing.T) {
 	disk.Heal()
 	kept := func(at seglog.Offsets) {
 		t.Helper()
-		for state := range disk.States(50, 1) {
+		for state := range disk.States(10, 1) {
 			o := opts
 			o.FS = state.FS()
 			l, err := seglog.Open("log", o)
@@ -379,7 +379,7 @@ func TestATruncationThatWasNotSyncedIsMadeAgainByTheNextOpen(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, seglog.Offsets{Durable: to, End: to}, l.Offsets())
 			appendEach(t, l, many(more, 0)...)
-			for state := range disk.States(50, 1) {
+			for state := range disk.States(10, 1) {
 				o := opts
 				o.FS = state.FS()
 				l, err := seglog.Open("log", o)
@@ -499,7 +499,7 @@ func TestAnAppendThatWasTakenBackStaysSoBehindARoll(t *testing.T) {
 				if state == "" {
 					<-sealed
 				}
-				for after := range disk.States(100, 1) {
+				for after := range disk.States(40, 1) {
 					o := opts
 					o.FS = after.FS()
 					l, err := seglog.Open("log", o)
