@@ -709,22 +709,14 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if r.Unwritten {
 			l.append.unwritten = append(l.append.unwritten, unwritten{s, r.Unsure})
 		}
-		if segments, err = l.dropHidden(segments, i); err != nil {
+		var ends bool
+		if segments, ends, err = l.endsWith(segments, i, r); err != nil {
 			return err
-		}
-		lost, err := l.lostBehind(segments, i)
-		if err != nil {
-			return err
-		}
-		if lost || i+1 == len(segments) {
-			if err := l.reaches(s, r); err != nil {
-				return err
-			}
 		}
 		if i+1 == len(segments) {
 			return nil
 		}
-		if lost || r.Cut > 0 && !joined(segments, i) {
+		if ends {
 			return l.endAt(segments, i)
 		}
 		if err := l.sealRecovered(s, r.NoRoom); err != nil {
@@ -806,23 +798,30 @@ func (l *Log) examine(segments []*segment.Segment) error {
 		if err != nil {
 			return err
 		}
-		if segments, err = l.dropHidden(segments, i); err != nil {
+		var ends bool
+		if segments, ends, err = l.endsWith(segments, i, r); err != nil {
 			return err
 		}
-		lost, err := l.lostBehind(segments, i)
-		if err != nil {
-			return err
-		}
-		if lost || i+1 == len(segments) {
-			if err := l.reaches(s, r); err != nil {
-				return err
-			}
-		}
-		if lost || r.Cut > 0 && !joined(segments, i) {
+		if ends {
 			return l.refuseCut(s, r, segments[i+1:])
 		}
 	}
 	return nil
+}
+
+// endsWith looks at what lies behind segment i, which was read with the result r, and
+// reports whether the log ends there, whatever is behind. The segments are returned
+// without those that are not of the log.
+func (l *Log) endsWith(segments []*segment.Segment, i int, r segment.Recovery) ([]*segment.Segment, bool, error) {
+	segments, err := l.dropHidden(segments, i)
+	if err != nil {
+		return nil, false, err
+	}
+	lost, err := l.lostBehind(segments, i)
+	if err == nil && (lost || i+1 == len(segments)) {
+		err = l.reaches(segments[i], r)
+	}
+	return segments, lost || r.Cut > 0 && !joined(segments, i), err
 }
 
 // dropHidden leaves out empty segments behind segment i, which was read, that begin below
