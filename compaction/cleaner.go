@@ -116,11 +116,13 @@ type Result struct {
 // A Cleaner cleans one log after the other, and keeps its memory from one to the next.
 // It is not safe for concurrent use.
 type Cleaner struct {
-	opts Options
-	keys *KeyMap
-	pace pace
-	w    rewriter
-	buf  []byte // of the writer
+	opts    Options
+	keys    *KeyMap
+	hashes  []keyHash // of keys that the map is about to be told of
+	offsets []int64   // theirs
+	pace    pace
+	w       rewriter
+	buf     []byte // of the writer
 
 	legacyHorizon int64
 
@@ -328,18 +330,37 @@ func (c *Cleaner) mapBatch(b record.Batch, firstDirty int64, limit int, txns *tr
 	if err := it.Reset(b); err != nil {
 		return false, err
 	}
-	for it.Next() {
-		rec := it.Record()
-		if rec.Key != nil && rec.Offset >= firstDirty {
-			if c.keys.Len() >= limit {
-				return true, nil
-			}
-			c.keys.Put(rec.Key, rec.Offset)
-		}
-		res.Mapped.Records++
-	}
-	return false, it.Err()
+	return c.mapRecords(firstDirty, limit, res)
 }
+
+// mapRecords takes those of the iterator, some at a time: see KeyMap.touch.
+func (c *Cleaner) mapRecords(firstDirty int64, limit int, res *Result) (full bool, err error) {
+	it := &c.w.it
+	for more := true; more && !full; {
+		c.hashes, c.offsets = c.hashes[:0], c.offsets[:0]
+		for len(c.hashes) < atOnce {
+			if more = it.Next(); !more {
+				break
+			}
+			res.Mapped.Records++
+			if rec := it.Record(); rec.Key != nil && rec.Offset >= firstDirty {
+				c.hashes = append(c.hashes, c.keys.hash(rec.Key))
+				c.offsets = append(c.offsets, rec.Offset)
+			}
+		}
+		c.keys.touch(c.hashes)
+		for i, h := range c.hashes {
+			if full = c.keys.Len() >= limit; full {
+				break
+			}
+			c.keys.put(h, c.offsets[i])
+		}
+	}
+	return full, it.Err()
+}
+
+// atOnce is how many keys are looked up together.
+const atOnce = 256
 
 // seek aims at the batch of s that holds offset, or the next one, and returns it.
 func (r *Round) seek(scan *segment.Scanner, s source, offset int64) (record.Batch, error) {

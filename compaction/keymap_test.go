@@ -2,6 +2,8 @@ package compaction
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,6 +60,62 @@ func TestAKeyMapIsAMap(t *testing.T) {
 		if key := keys.Draw(t, "key"); want[key] == 0 {
 			_, known := want[key]
 			require.Equal(t, known, m.Get([]byte(key)) == 0)
+		}
+	})
+}
+
+// Every size on the way: what grows keeps what it has, also beyond the homes and in
+// memory that was used before.
+func TestAKeyMapGrowsInsideOfItsMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		slots := rapid.IntRange(1, 20*fewHomes).Draw(t, "slots")
+		m := NewKeyMap(slots)
+		for range 2 {
+			keys := rapid.IntRange(0, slots).Draw(t, "keys")
+			for i := range keys {
+				require.True(t, m.Put(fmt.Append(nil, "key", i), int64(i)))
+				if m.homes < slots {
+					require.LessOrEqual(t, m.Len(), m.homes-m.homes*3/8+1)
+				}
+			}
+			require.Equal(t, keys, m.Len())
+			for i := range keys {
+				require.EqualValues(t, i, m.Get(fmt.Append(nil, "key", i)))
+			}
+			if keys < slots {
+				require.EqualValues(t, -1, m.Get([]byte("absent")))
+			}
+			for _, s := range m.slots[m.used:] {
+				require.Zero(t, s)
+			}
+			m.Clear()
+			require.Zero(t, slices.IndexFunc(m.slots, func(s slot) bool { return s != slot{} })+1)
+		}
+	})
+}
+
+// The hashes of one cluster, at either end of the table, can need slots that others
+// have not left yet, or that are not there.
+func TestAKeyMapGrowsWhateverTheHashesAre(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		slots := rapid.IntRange(1, 5*fewHomes).Draw(t, "slots")
+		m := NewKeyMap(slots)
+		m.homes = rapid.IntRange(1, slots).Draw(t, "homes")
+		hash := rapid.Custom(func(t *rapid.T) keyHash {
+			near := rapid.SampledFrom([]uint64{0, 1 << 63, math.MaxUint64 - 1<<20}).Draw(t, "near")
+			return keyHash{near + rapid.Uint64Range(0, 1<<20).Draw(t, "above"), rapid.Uint64Range(0, 3).Draw(t, "rest")}
+		})
+		want := map[keyHash]int64{}
+		for offset, h := range rapid.SliceOfN(hash, 0, 60).Draw(t, "hashes") {
+			if m.put(h, int64(offset)) {
+				want[h] = int64(offset)
+			} else {
+				require.Len(t, want, slots)
+			}
+		}
+		require.Equal(t, len(want), m.Len())
+		for h, offset := range want {
+			require.Equal(t, offset, m.get(h))
 		}
 	})
 }

@@ -63,15 +63,15 @@ func judgeBatch(b record.Batch, done bool, last LastRecord, active bool, roundEn
 // batch: latest is the offset up to which keys are known, found the last offset of its
 // key up to there, -1 if there is none. tombstones is false if those of the batch may
 // go. Kafka: shouldRetainRecord.
-func keep(r *record.Record, latest, found int64, tombstones bool) Fate {
+func keep(q *question, latest, found int64, tombstones bool) Fate {
 	switch {
-	case r.Offset > latest:
+	case q.offset > latest:
 		return Kept
-	case r.Key == nil:
+	case !q.keyed:
 		return Keyless
-	case r.Offset < found:
+	case q.offset < found:
 		return Superseded
-	case r.Value == nil && !tombstones:
+	case q.tombstone && !tombstones:
 		return Expired
 	}
 	return Kept

@@ -21,8 +21,10 @@ type rewriter struct {
 	it      record.Iterator
 	builder record.Builder
 	legacy  record.LegacyBuilder
-	fates   []Fate // of the records of the present batch
-	first   int64  // offset of the first of them
+	fates   []Fate     // of the records of the present batch
+	asked   []question // about some of them
+	hashes  []keyHash  // of their keys
+	first   int64      // offset of the first of them
 	header  []byte
 	counts  [fates]int64 // records, over all batches
 }
@@ -103,42 +105,62 @@ func (r *rewriter) transaction(b record.Batch) (done bool, aborts *segment.Abort
 func (r *rewriter) judgeRecords(b record.Batch, v verdict) (kept int, stamp, same bool, err error) {
 	r.fates = r.fates[:0]
 	tombstones := keepsTombstones(b, r.legacyTombstones, r.now)
+	latest := r.keys.Latest()
 	stamp, same = v.horizon, true
-	for r.it.Next() {
-		rec := r.it.Record()
-		fate := v.discard
-		if fate == Kept && !b.IsControl() {
-			fate = r.fate(rec, tombstones)
-		}
-		if len(r.fates) == 0 {
-			r.first = rec.Offset
-		}
-		r.fates = append(r.fates, fate)
-		r.counts[fate]++
-		if fate != Kept {
-			same = false
-			continue
-		}
-		kept++
-		stamp = stamp || rec.Value == nil
-		// KAFKA-4298: some versions have wrapped messages of another magic.
-		if m := r.it.LegacyMessage(); m != nil && m[magicPosition] != byte(b.Magic()) {
-			same = false
+	for r.ask(b) {
+		for i := range r.asked {
+			q := &r.asked[i]
+			fate := v.discard
+			if fate == Kept && !b.IsControl() {
+				found := int64(-1)
+				if q.keyed && q.offset <= latest {
+					found = r.keys.get(r.hashes[i])
+				}
+				fate = keep(q, latest, found, tombstones)
+			}
+			if len(r.fates) == 0 {
+				r.first = q.offset
+			}
+			r.fates = append(r.fates, fate)
+			r.counts[fate]++
+			if fate != Kept {
+				same = false
+				continue
+			}
+			kept++
+			stamp = stamp || q.tombstone
+			same = same && !q.foreign
 		}
 	}
 	return kept, stamp, same, r.it.Err()
 }
 
+// question is what has to be known of a record to decide about it.
+type question struct {
+	offset           int64
+	keyed, tombstone bool
+	foreign          bool // its format is not that of its batch
+}
+
+// ask puts questions about the next records of b, some at a time: see KeyMap.touch. It
+// reports false if there are none.
+func (r *rewriter) ask(b record.Batch) bool {
+	r.asked, r.hashes = r.asked[:0], r.hashes[:0]
+	for len(r.asked) < atOnce && r.it.Next() {
+		rec := r.it.Record()
+		q := question{offset: rec.Offset, keyed: rec.Key != nil, tombstone: rec.Value == nil}
+		// KAFKA-4298: some versions have wrapped messages of another magic.
+		if m := r.it.LegacyMessage(); m != nil && m[magicPosition] != byte(b.Magic()) {
+			q.foreign = true
+		}
+		r.asked, r.hashes = append(r.asked, q), append(r.hashes, r.keys.hash(rec.Key))
+	}
+	r.keys.touch(r.hashes)
+	return len(r.asked) > 0
+}
+
 // magicPosition is where the magic is in a batch or message of any format.
 const magicPosition = 16
-
-func (r *rewriter) fate(rec *record.Record, tombstones bool) Fate {
-	found := int64(-1)
-	if latest := r.keys.Latest(); rec.Offset <= latest && rec.Key != nil {
-		found = r.keys.Get(rec.Key)
-	}
-	return keep(rec, r.keys.Latest(), found, tombstones)
-}
 
 // emptied is the header of what is left of b when it has no records. In a legacy batch
 // there is nothing to keep but where it ends; Kafka has no such thing, and fails.
