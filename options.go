@@ -129,7 +129,7 @@ type Options struct {
 	// to four bytes for each that lies near one that Get was asked for. When it is full what
 	// was not looked at lately is forgotten. The files of segments in which records are
 	// looked up are mapped. A negative value means none of both: each Get reads its
-	// batch. In a Dir that of DirOptions counts. 0 means 8 MiB.
+	// batch. In a Dir that of DirOptions counts. 0 means 12 MiB, which is enough for two million small records.
 	LookupBytes int64
 	// StartOffset is the offset of the first record of a log that has none
 	// yet. It has no effect on an existing log.
@@ -187,7 +187,7 @@ const (
 	defaultIndexIntervalBytes = 4096
 	defaultMaxMessageBytes    = 1<<20 + 12
 	defaultMaxOpenSegments    = 1024
-	defaultLookupBytes        = 8 << 20
+	defaultLookupBytes        = 12 << 20
 	defaultRetentionTime      = 7 * 24 * time.Hour
 	defaultTimestampAfterMax  = time.Hour
 	defaultProducerExpiration = 24 * time.Hour

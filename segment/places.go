@@ -3,10 +3,10 @@ package segment
 import (
 	"hash/crc32"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/seglog/seglog/index"
 	"github.com/seglog/seglog/internal/mapped"
@@ -49,8 +49,8 @@ type placeTable struct {
 
 const (
 	placeWays = 4
-	// leastInterval is about what an interval of one large batch takes.
-	leastInterval = 256
+	// leastInterval is less than what an interval takes, so that most groups have room.
+	leastInterval = 128
 	// An interval larger than this, of many small records in one batch, would push
 	// out too much.
 	mostInterval = 64 << 10
@@ -68,60 +68,92 @@ func NewPlaces(bytes int64) *Places {
 // not changed once others see it, except for used.
 type interval struct {
 	owner uint64
-	slot  int // of the index entry it ends with
+	slot  int32 // of the index entry it ends with
 	used  atomic.Bool
+	wide  bool // numbers take four bytes, not two
 
-	start, end int64    // positions of its first batch and behind its last one
-	first      int64    // offset of the first record; those of the others follow
-	places     offsets  // of records from start on, 0 where there is none; empty: walk
-	batches    offsets  // of batches with records; empty if each has one
-	checks     []uint16 // of records, like places; empty with batches
+	start, end int64 // positions of its first batch and behind its last one
+	first      int64 // offset of the first record; those of the others follow
+
+	// numbers has, counted from start, the places of records, 0 where there is none,
+	// and then of batches that have records; and behind these, in two bytes in any
+	// case, the checks of records. There are neither batches nor checks if each batch
+	// has one record, and nothing at all where one has to walk.
+	numbers          []uint16
+	records, batches int32
 }
 
-// offsets are numbers in two bytes each if they fit, or in four.
-type offsets struct {
-	short []uint16
-	long  []uint32
-}
-
-func (o *offsets) len() int { return len(o.short) + len(o.long) }
-
-func (o *offsets) at(i int) uint32 {
-	if o.short != nil {
-		return uint32(o.short[i])
+func newInterval(owner uint64, slot int, w *placeWalk) *interval {
+	v := &interval{owner: owner, slot: int32(slot), start: w.start, end: w.end, first: w.first, wide: w.end-w.start > 1<<16}
+	v.used.Store(true)
+	places, batches, checks := w.places, w.batches, w.checks
+	if len(batches) == w.records {
+		batches, checks = nil, nil
 	}
-	return o.long[i]
+	width := 1
+	if v.wide {
+		width = 2
+	}
+	length := width*(len(places)+len(batches)) + len(checks)
+	if length > mostInterval/2 {
+		return v
+	}
+	v.records, v.batches = int32(len(places)), int32(len(batches))
+	v.numbers = make([]uint16, 0, length)
+	for _, list := range [][]uint32{places, batches} {
+		for _, n := range list {
+			v.numbers = append(v.numbers, uint16(n))
+			if v.wide {
+				v.numbers = append(v.numbers, uint16(n>>16))
+			}
+		}
+	}
+	v.numbers = append(v.numbers, checks...)
+	return v
 }
 
-// floor returns the largest of the numbers, which rise, that is at or below n.
-func (o *offsets) floor(n uint32) uint32 {
-	low, high := 0, o.len()
+func (v *interval) number(i int) uint32 {
+	if v.wide {
+		return uint32(v.numbers[2*i]) | uint32(v.numbers[2*i+1])<<16
+	}
+	return uint32(v.numbers[i])
+}
+
+// place returns where the record at offset is, counted from start, and where its batch
+// is, and its check. 0 is nowhere that is known.
+func (v *interval) place(offset int64) (place, batch uint32, check int) {
+	i := offset - v.first
+	if i < 0 || i >= int64(v.records) {
+		return 0, 0, 0
+	}
+	place = v.number(int(i))
+	if v.batches == 0 {
+		return place, place - record.HeaderSize, alone
+	}
+	check = int(v.numbers[len(v.numbers)-int(v.records)+int(i)])
+	return place, v.batchOf(place), check
+}
+
+// alone is the check of a record that is alone in its batch, which has a checksum.
+const alone = -1
+
+// batchOf returns the last batch that begins at or below place.
+func (v *interval) batchOf(place uint32) uint32 {
+	low, high := int(v.records), int(v.records+v.batches)
 	for high-low > 1 {
-		if middle := int(uint(low+high) / 2); o.at(middle) <= n {
+		if middle := (low + high) / 2; v.number(middle) <= place {
 			low = middle
 		} else {
 			high = middle
 		}
 	}
-	return o.at(low)
+	return v.number(low)
 }
 
-func packed(list []uint32, most int64) offsets {
-	if len(list) == 0 {
-		return offsets{}
-	}
-	if most > 1<<16 {
-		return offsets{long: append([]uint32(nil), list...)}
-	}
-	short := make([]uint16, len(list))
-	for i, n := range list {
-		short[i] = uint16(n)
-	}
-	return offsets{short: short}
-}
-
+// size is how much memory v takes, with the sixteenth that is lost on average.
 func (v *interval) size() int64 {
-	return 152 + 2*int64(len(v.places.short)+len(v.batches.short)+len(v.checks)) + 4*int64(len(v.places.long)+len(v.batches.long))
+	n := int64(unsafe.Sizeof(*v)) + 2*int64(cap(v.numbers))
+	return n + n/16
 }
 
 func (t *placeTable) ways(owner uint64, slot int) []atomic.Pointer[interval] {
@@ -136,7 +168,7 @@ func (p *Places) find(owner uint64, slot int) *interval {
 	}
 	ways := t.ways(owner, slot)
 	for i := range ways {
-		if v := ways[i].Load(); v != nil && v.owner == owner && v.slot == slot {
+		if v := ways[i].Load(); v != nil && v.owner == owner && int(v.slot) == slot {
 			if !v.used.Load() { // most find it set, and leave the cache line alone
 				v.used.Store(true)
 			}
@@ -155,7 +187,7 @@ func (p *Places) add(v *interval) {
 		t = newPlaceTable(p.budget / leastInterval / placeWays)
 		p.table.Store(t)
 	}
-	ways := t.ways(v.owner, v.slot)
+	ways := t.ways(v.owner, int(v.slot))
 	way := &ways[v.slot%placeWays]
 	for i := range ways {
 		if old := ways[i].Load(); old == nil || old.owner == v.owner && old.slot == v.slot {
@@ -204,31 +236,16 @@ func (s *Segment) RecordAt(it *record.Iterator, offset int64, buf []byte) (rec r
 	if v == nil {
 		return rec, buf, false, true
 	}
-	i := offset - v.first
-	if i < 0 || i >= int64(v.places.len()) || v.places.at(int(i)) == 0 {
+	place, batch, check := v.place(offset)
+	if place == 0 {
 		return rec, buf, false, false
 	}
 	memory := s.mappedTo(v.end)
 	if memory == nil {
 		return rec, buf, false, false
 	}
-	place := v.places.at(int(i))
-	batch := place - record.HeaderSize
-	if v.batches.len() > 0 {
-		batch = v.batches.floor(place)
-	}
-	rec, buf, found = s.decodeAt(it, memory[v.start+int64(batch):v.end], int(place-batch), v.check(int(i)), offset, buf)
+	rec, buf, found = s.decodeAt(it, memory[v.start+int64(batch):v.end], int(place-batch), check, offset, buf)
 	return rec, buf, found, false
-}
-
-// alone is the check of a record that is alone in its batch, which has a checksum.
-const alone = -1
-
-func (v *interval) check(i int) int {
-	if len(v.checks) == 0 {
-		return alone
-	}
-	return int(v.checks[i])
 }
 
 // decodeAt decodes the record that begins at the given byte of a batch in mapped
@@ -279,22 +296,12 @@ func (s *Segment) Remember(c *Scanner, it *record.Iterator, offset int64, b Boun
 		return // the index was cut meanwhile, or is ahead of what is published
 	}
 	owner := s.memory.ownerOf(s.opts.Places)
-	v := &interval{owner: owner, slot: slot}
-	v.used.Store(true)
 	w := placeWalks.Get().(*placeWalk)
 	defer placeWalks.Put(w)
-	if w.walk(s, c, it, b, size, from, to) {
-		v.start, v.end, v.first = w.start, w.end, w.first
-		span := v.end - v.start
-		v.places = packed(w.places, span)
-		if len(w.batches) < w.records {
-			v.batches, v.checks = packed(w.batches, span), slices.Clone(w.checks)
-		}
+	if !w.walk(s, c, it, b, size, from, to) {
+		*w = placeWalk{places: w.places[:0], batches: w.batches[:0], checks: w.checks[:0]}
 	}
-	if v.size() > mostInterval {
-		v.places, v.batches, v.checks = offsets{}, offsets{}, nil
-	}
-	s.opts.Places.add(v)
+	s.opts.Places.add(newInterval(owner, slot, w))
 }
 
 var placeWalks = sync.Pool{New: func() any { return new(placeWalk) }}
