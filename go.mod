@@ -3,6 +3,7 @@ module github.com/seglog/seglog
 go 1.25.0
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/edsrzf/mmap-go v1.2.0
 	github.com/huandu/skiplist v1.2.1
 	github.com/klauspost/compress v1.20.4

@@ -16,11 +16,16 @@ import (
 func TestAMovedLogWritesNothingIntoTheOneThatTookItsPlace(t *testing.T) {
 	place := t.TempDir()
 	opts := quick
-	opts.SegmentBytes, opts.CleanupPolicy = 400, seglog.CleanupCompactDelete
+	opts.CleanupPolicy = seglog.CleanupCompactDelete
 	l := openLog(t, filepath.Join(place, "log"), opts)
 	for i := range int64(12) {
 		appendEach(t, l, seglog.Record{Timestamp: 1 + i, Key: []byte{byte(i)}, Value: []byte("value")})
+		if i%4 == 3 {
+			_, err := l.Roll() // by hand: no segment is made ahead of time, perhaps after the move
+			require.NoError(t, err)
+		}
 	}
+	require.NoError(t, l.Sync(), "no roll is left that would be synced after the move")
 	require.NoError(t, os.Rename(filepath.Join(place, "log"), filepath.Join(place, "old")))
 	fresh := openLog(t, filepath.Join(place, "log"), opts)
 	for i := range int64(12) {

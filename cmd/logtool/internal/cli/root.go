@@ -35,6 +35,7 @@ func commands() []func(*App) *cobra.Command {
 		newCompactCommand,
 		newTrimCommand,
 		newOffsetsCommand,
+		newBenchCommand,
 		newDemoCommand,
 		newCompletionCommand,
 		newVersionCommand,
