@@ -270,6 +270,25 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
+// BenchmarkScanSingle is BenchmarkScan of a log in which each record has a batch of its own.
+func BenchmarkScanSingle(b *testing.B) {
+	l := open(b, filled(b, stored, 1, 100, record.None), seglog.Options{ReadOnly: true})
+	b.SetBytes(stored * 100)
+	for b.Loop() {
+		n := 0
+		for _, err := range l.Records(b.Context(), 0, nil) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if n != stored {
+			b.Fatalf("%d records", n)
+		}
+	}
+	perRecord(b, stored)
+}
+
 // BenchmarkRead is raw bytes, as a replica or a client fetches them.
 func BenchmarkRead(b *testing.B) {
 	l := open(b, filled(b, stored, 100, 100, record.None), seglog.Options{ReadOnly: true})

@@ -207,6 +207,9 @@ func (it *Iterator) Next() bool {
 	if it.batch.legacy() {
 		return it.nextLegacy()
 	}
+	if it.short() {
+		return it.complete()
+	}
 	return it.nextV2()
 }
 
