@@ -75,11 +75,13 @@ func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool)
 	if err == nil {
 		err = above(b, it, w.scan.Before())
 	}
-	next := w.from
+	next, last := w.from, b.LastOffset()
 	for ok := err == nil && it.SkipTo(w.from); ok; ok = it.Next() {
 		r := it.Record()
-		if err = inOrder(b, r.Offset, next); err != nil {
-			break
+		if r.Offset < next || r.Offset > last {
+			if err = inOrder(b, r.Offset, next); err != nil {
+				break
+			}
 		}
 		next = r.Offset + 1
 		if r.Offset >= w.to {
@@ -168,9 +170,10 @@ type walk struct {
 	from, to   int64 // to is exclusive
 	generation int64
 	started    bool
-	aimed      bool // scan is at the present batch, or where the next will be
-	sealed     bool // the present segment is
-	resting    bool // nothing is left to read: wait before the next look
+	aimed      bool        // scan is at the present batch, or where the next will be
+	sealed     bool        // the present segment is
+	boundIn    *segmentSet // in which it was
+	resting    bool        // nothing is left to read: wait before the next look
 
 	scan     segment.Scanner
 	batch    record.Batch // the present one, if have
@@ -240,8 +243,8 @@ func (w *walk) next() bool {
 		}
 	}
 	for w.from < w.to {
-		if err := context.Cause(w.ctx); err != nil {
-			w.err = err
+		if w.ctx.Err() != nil {
+			w.err = context.Cause(w.ctx)
 			return true
 		}
 		err := w.load()
@@ -303,6 +306,9 @@ func (w *walk) load() error {
 	for {
 		var err error
 		if w.aimed {
+			if w.loadHeld() {
+				return nil
+			}
 			err = w.loadHere()
 		} else {
 			err = w.loadAnew()
@@ -367,7 +373,22 @@ func (w *walk) loadHere() error {
 func (w *walk) bound(set *segmentSet, s *segment.Segment) {
 	b := w.log.boundOf(set, s)
 	w.scan.Bound(b)
-	w.sealed = b.Sealed
+	w.sealed, w.boundIn = b.Sealed, set
+}
+
+// loadHeld is loadHere for a batch that was read ahead, if nothing has happened to the
+// log since but appends, and no transaction can leave it out. It reports false for any
+// other.
+func (w *walk) loadHeld() bool {
+	if w.opts.Isolation == ReadCommitted || w.log.closed.Load() || w.log.generation.Load() != w.generation || w.log.set.Load() != w.boundIn {
+		return false
+	}
+	b, ok := w.scan.Held()
+	if !ok || b.BaseOffset() < w.from || b.LastOffset() >= w.limit() {
+		return false
+	}
+	w.batch, w.position, w.have = b, w.scan.Position(), true
+	return true
 }
 
 // loadAnew finds the segment by offset.

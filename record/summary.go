@@ -29,10 +29,16 @@ func Summarize(b []byte) (Summary, error) {
 	if len(b) < header {
 		return Summary{}, ErrShort
 	}
-	h := Batch{b[:header:header]}
+	s := Batch{b[:header:header]}.Summary()
+	s.Size = f.Size
+	return s, nil
+}
+
+// Summary returns what Summarize does.
+func (b Batch) Summary() Summary {
 	return Summary{
-		Magic: f.Magic, Size: f.Size,
-		BaseOffset: h.BaseOffset(), LastOffset: h.LastOffset(), MaxTimestamp: h.MaxTimestamp(),
-		LeaderEpoch: h.LeaderEpoch(), ProducerID: h.ProducerID(), Transactional: h.IsTransactional(),
-	}, nil
+		Magic: b.Magic(), Size: b.Size(),
+		BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(), MaxTimestamp: b.MaxTimestamp(),
+		LeaderEpoch: b.LeaderEpoch(), ProducerID: b.ProducerID(), Transactional: b.IsTransactional(),
+	}
 }
