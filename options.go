@@ -126,7 +126,7 @@ type Options struct {
 	// closed, and opened again when they are. 0 means 1024.
 	MaxOpenSegments int
 	// LookupBytes is how much memory may be used to remember where records are, two
-	// to four bytes for each that lies near one that Get was asked for. When it is full what
+	// to four bytes for each that lies near one that Get or OffsetForTime was asked for. When it is full what
 	// was not looked at lately is forgotten. The files of segments in which records are
 	// looked up are mapped. A negative value means none of both: each Get reads its
 	// batch. In a Dir that of DirOptions counts. 0 means 12 MiB, which is enough for two million small records.

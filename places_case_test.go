@@ -25,6 +25,12 @@ func requireSameAnswers(t tb, remembering, plain *seglog.Log, random *rand.Rand)
 			got, err := remembering.Get(offset)
 			require.Equal(t, wantErr, err, "offset %d", offset)
 			require.Equal(t, want, got, "offset %d", offset)
+			timestamp := 1000 + offset + int64(random.IntN(3)) - 1
+			wantAt, wantFound, wantErr := plain.OffsetForTime(timestamp)
+			gotAt, found, err := remembering.OffsetForTime(timestamp)
+			require.Equal(t, wantErr, err, "time %d", timestamp)
+			require.Equal(t, wantFound, found, "time %d", timestamp)
+			require.Equal(t, wantAt, gotAt, "time %d", timestamp)
 		}
 	}
 }
@@ -88,7 +94,14 @@ func anyBatch(t tb, random *rand.Rand, next int64) (b []byte, last int64) {
 		if i > 0 && random.IntN(10) == 0 {
 			offset += 3 // as compaction leaves it
 		}
-		r := at(offset, 1000+offset, string(make([]byte, []int{0, 10, 300}[random.IntN(3)])))
+		timestamp := 1000 + offset
+		switch random.IntN(12) {
+		case 0: // as the one before, or before that
+			timestamp -= int64(1 + random.IntN(60))
+		case 1:
+			timestamp += int64(random.IntN(20))
+		}
+		r := at(offset, timestamp, string(make([]byte, []int{0, 10, 300}[random.IntN(3)])))
 		r.Key = fmt.Append(nil, offset)
 		if offset%2 == 0 {
 			r.Headers = []record.Header{{Key: "h", Value: fmt.Append(nil, offset)}}

@@ -33,7 +33,8 @@ const (
 //
 // The first segment that can hold the answer is found by its largest timestamp,
 // the place in it by its time index; from there the cost is that of an index
-// interval and one batch.
+// interval and one batch, or, where timestamps rise and places are remembered (see
+// Options.LookupBytes), of a bisection.
 func (l *Log) OffsetForTime(timestamp int64) (at TimestampOffset, found bool, err error) {
 	if l.closed.Load() {
 		return at, false, fmt.Errorf("offset for time: %w", ErrClosed)
@@ -94,6 +95,9 @@ func (l *Log) firstAt(r *reader, timestamp int64) (TimestampOffset, bool, error)
 	start := l.start.Load()
 	set := l.set.Load()
 	for s := range set.from(start) {
+		if newest, known := s.KnownNewest(); known && newest.Timestamp < timestamp {
+			continue
+		}
 		at, found, err := l.firstInSegment(r, s, timestamp, start, l.boundOf(set, s))
 		if errors.Is(err, segment.ErrRetired) {
 			if err := l.changed(set); err != nil {
@@ -118,6 +122,9 @@ func (l *Log) firstInSegment(r *reader, s *segment.Segment, timestamp, start int
 	if err != nil || largest.Timestamp < timestamp {
 		return none, false, err
 	}
+	if at, found := r.placedAt(s, timestamp, start, b); found {
+		return at, true, nil
+	}
 	err = s.SeekTime(&r.scan, timestamp, start, b)
 	for err == nil {
 		var at TimestampOffset
@@ -132,6 +139,19 @@ func (l *Log) firstInSegment(r *reader, s *segment.Segment, timestamp, start int
 		err = nil
 	}
 	return none, false, err
+}
+
+// placedAt is the answer if it is among records whose places are known, or can be found
+// out now. Whatever stands in the way, the search in the files says what is wrong.
+func (r *reader) placedAt(s *segment.Segment, timestamp, start int64, b segment.Bound) (at TimestampOffset, found bool) {
+	for last := int64(-1); ; {
+		at, found, unknown := s.TimeAt(&r.it, timestamp, start)
+		if found || unknown <= last { // it was to be remembered, and is not
+			return at, found
+		}
+		s.Remember(&r.scan, &r.it, unknown, b)
+		last = unknown
+	}
 }
 
 // firstInBatch looks in the present batch. Control records count, as in Kafka.

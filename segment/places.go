@@ -70,10 +70,12 @@ type interval struct {
 	owner uint64
 	slot  int32 // of the index entry it ends with
 	used  atomic.Bool
-	wide  bool // numbers take four bytes, not two
 
-	start, end int64 // positions of its first batch and behind its last one
-	first      int64 // offset of the first record; those of the others follow
+	start, end uint32 // positions of its first batch and behind its last one
+	first      int64  // offset of the first record; those of the others follow
+	newest     int64  // the timestamp of the last one, if they rise
+	rising     bool   // timestamps do from record to record, and there is no control batch
+	wide       bool   // numbers take four bytes, not two
 
 	// numbers has, counted from start, the places of records, 0 where there is none,
 	// and then of batches that have records; and behind these, in two bytes in any
@@ -84,7 +86,10 @@ type interval struct {
 }
 
 func newInterval(owner uint64, slot int, w *placeWalk) *interval {
-	v := &interval{owner: owner, slot: int32(slot), start: w.start, end: w.end, first: w.first, wide: w.end-w.start > 1<<16}
+	v := &interval{
+		owner: owner, slot: int32(slot), start: uint32(w.start), end: uint32(w.end), first: w.first,
+		newest: w.newest, rising: !w.falls, wide: w.end-w.start > 1<<16,
+	}
 	v.used.Store(true)
 	places, batches, checks := w.places, w.batches, w.checks
 	if len(batches) == w.records {
@@ -240,11 +245,11 @@ func (s *Segment) RecordAt(it *record.Iterator, offset int64, buf []byte) (rec r
 	if place == 0 {
 		return rec, buf, false, false
 	}
-	memory := s.mappedTo(v.end)
+	memory := s.mappedTo(int64(v.end))
 	if memory == nil {
 		return rec, buf, false, false
 	}
-	rec, buf, found = s.decodeAt(it, memory[v.start+int64(batch):v.end], int(place-batch), check, offset, buf)
+	rec, buf, found = s.decodeAt(it, memory[v.start+batch:v.end], int(place-batch), check, offset, buf)
 	return rec, buf, found, false
 }
 
@@ -256,15 +261,19 @@ func (s *Segment) decodeAt(it *record.Iterator, b []byte, at, check int, offset 
 	if err != nil || it.ResetAt(batch, at) != nil || !it.Next() || it.Record().Offset != offset {
 		return rec, buf, false
 	}
-	if check == alone {
-		ok = batch.Check() == nil
-	} else {
-		ok = int(checkOf(batch, at, it.Position())) == check
-	}
-	if ok {
+	if ok = intact(batch, it, at, check); ok {
 		rec, buf = it.Record().CloneInto(buf)
 	}
 	return rec, buf, ok
+}
+
+// intact checks the record that it has just decoded, which begins at the given byte of
+// its batch.
+func intact(b record.Batch, it *record.Iterator, at, check int) bool {
+	if check == alone {
+		return b.Check() == nil
+	}
+	return int(checkOf(b, at, it.Position())) == check
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -312,6 +321,8 @@ type placeWalk struct {
 	places, batches   []uint32
 	checks            []uint16
 	records           int
+	newest            int64
+	falls             bool // a timestamp does, or there is a control batch
 }
 
 // walk reads the batches behind that of one index entry up to that of the next, and
@@ -339,7 +350,9 @@ func (w *placeWalk) walk(s *Segment, c *Scanner, it *record.Iterator, b Bound, s
 		if err != nil || h.Magic != record.MagicV2 || batch.Codec() != record.None || h.LastOffset > to.Offset {
 			return false
 		}
-		if !batch.IsControl() && !w.take(batch, it, c.Position()) {
+		if batch.IsControl() {
+			w.falls = true // its timestamp counts, and nobody looks for its place
+		} else if !w.take(batch, it, c.Position()) {
 			return false
 		}
 		c.Advance()
@@ -377,6 +390,8 @@ func (w *placeWalk) take(b record.Batch, it *record.Iterator, pos int64) bool {
 		w.places = append(w.places, uint32(pos-w.start)+uint32(at))
 		w.checks = append(w.checks, checkOf(b, at, it.Position()))
 		last = offset
+		w.falls = w.falls || w.records > 0 && it.Record().Timestamp < w.newest
+		w.newest = it.Record().Timestamp
 		w.records++
 	}
 }
