@@ -141,7 +141,8 @@ func (f *offsetsFlags) look(path string) (*offsetsDir, error) {
 }
 
 // change opens the offsets for writing, with the lock of the directory. The caller closes
-// them.
+// them. A log from which good batches would be cut is not opened, neither one of offsets
+// nor one that they are about.
 func (f *offsetsFlags) change(ctx context.Context, path string) (*offsetsDir, error) {
 	p, err := f.place(path)
 	if err == nil && p.are == 0 && p.broker {
@@ -152,7 +153,8 @@ func (f *offsetsFlags) change(ctx context.Context, path string) (*offsetsDir, er
 	}
 	f.app.Verbosef("opening %s for writing", path)
 	d := &offsetsDir{app: f.app, path: path, partitions: p.partitions}
-	d.dir, err = seglog.OpenDir(path, offsetslog.Configure(seglog.DirOptions{ManualMaintenance: true}))
+	opts := seglog.DirOptions{ManualMaintenance: true, Log: seglog.Options{RefuseCut: true}}
+	d.dir, err = seglog.OpenDir(path, offsetslog.Configure(opts))
 	if err != nil {
 		return nil, err
 	}
@@ -185,11 +187,14 @@ func (d *offsetsDir) vouch(ctx context.Context, count int32) error {
 }
 
 // close ends the use of the directory with err, and tells what of the offsets could not
-// be read.
+// be read, and what was done to the logs that were opened for writing.
 func (d *offsetsDir) close(err error) error {
 	st := d.Stats()
-	errs := []error{d.Store.Close()}
+	var errs []error
 	if d.dir != nil {
+		errs = append(errs, d.tellRecoveries())
+	}
+	if errs = append(errs, d.Store.Close()); d.dir != nil {
 		errs = append(errs, d.dir.Close())
 	} else {
 		errs = append(errs, d.logs.close())
@@ -200,6 +205,9 @@ func (d *offsetsDir) close(err error) error {
 	var misplaced *offsetslog.MisplacedError
 	if errors.As(err, &misplaced) {
 		err = Hint(misplaced, "say --partitions N, what the broker has as offsets.topic.num.partitions")
+	}
+	if errors.Is(err, seglog.ErrCorrupt) {
+		err = Hint(err, "logtool verify "+d.path+", and logtool repair of what it finds damaged")
 	}
 	if err != nil {
 		return err
@@ -213,6 +221,24 @@ func (d *offsetsDir) close(err error) error {
 	if st.Damaged > 0 {
 		return Hint(Damagef("%s of %s cannot be read: what they say is missing here", plural(int64(st.Damaged), "place", "places"), offsetslog.Topic),
 			"logtool verify "+d.path)
+	}
+	return nil
+}
+
+// tellRecoveries says what was found and done when logs were opened for writing: those of
+// offsets, and those that they are about.
+func (d *offsetsDir) tellRecoveries() error {
+	for _, p := range d.dir.Partitions() {
+		if !p.Open {
+			continue
+		}
+		log, err := d.dir.Partition(p.Topic, p.Partition)
+		if err == nil {
+			err = d.app.tellRecovery(filepath.Join(d.path, p.Name), log)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

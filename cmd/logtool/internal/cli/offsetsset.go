@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seglog/seglog"
 	"github.com/seglog/seglog/offsetslog"
 )
 
@@ -81,10 +82,13 @@ func (o *offsetsSetOptions) set(ctx context.Context, d *offsetsDir, group string
 func (o *offsetsSetOptions) resolve(d *offsetsDir, tp offsetslog.TopicPartition) (int64, error) {
 	log, err := d.dir.Partition(tp.Topic, tp.Partition)
 	if err != nil {
-		if o.offset.base == absolute && o.offset.n >= 0 {
-			return o.offset.n, nil // for a log that is elsewhere, or that there will be
+		if o.offset.base != absolute || o.offset.n < 0 {
+			return 0, err
 		}
-		return 0, err
+		if !errors.Is(err, seglog.ErrNoPartition) { // it is elsewhere, or there will be one
+			o.app.Warnf("whether %s holds %d is not known: %v", tp, o.offset.n, err)
+		}
+		return o.offset.n, nil
 	}
 	offset, found, err := o.offset.Resolve(log)
 	if err != nil {
