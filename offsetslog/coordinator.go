@@ -104,6 +104,9 @@ func (s *Store) JoinGroup(ctx context.Context, r JoinRequest) (JoinResult, error
 	}
 }
 
+// maxTimeout is the longest that can be stored: 32 bits of milliseconds.
+const maxTimeout = math.MaxInt32 * time.Millisecond
+
 // complete checks the request, and puts in what was left out.
 func (r *JoinRequest) complete(opts Options) error {
 	if r.SessionTimeout == 0 {
@@ -115,7 +118,7 @@ func (r *JoinRequest) complete(opts Options) error {
 	if r.RebalanceTimeout <= 0 {
 		r.RebalanceTimeout = r.SessionTimeout
 	}
-	r.RebalanceTimeout = min(r.RebalanceTimeout, math.MaxInt32*time.Millisecond) // as it is stored
+	r.RebalanceTimeout = min(r.RebalanceTimeout, maxTimeout)
 	if r.ProtocolType == "" {
 		r.ProtocolType = ConsumerProtocol
 	}

@@ -3,8 +3,10 @@ package offsetslog
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,4 +99,46 @@ func TestPartitionThatCannotBeReadCostsNoOther(t *testing.T) {
 	require.NotEmpty(t, groups)
 	require.ErrorIs(t, h.PartitionsDeleted(ctx, []TopicPartition{orders}), ErrNotCoordinator)
 	require.EqualValues(t, -1, h.at(good, orders))
+}
+
+func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	for name, opts := range map[string]Options{
+		"negative partitions":            {Partitions: -1},
+		"more partitions than there are": {Partitions: maxPartitions + 1},
+		"elsewhere, of how many":         {Elsewhere: true},
+		"sync policy":                    {Sync: 9},
+		"negative metadata":              {MaxMetadata: -1},
+		"metadata that cannot be stored": {MaxMetadata: maxString + 1},
+		"negative group size":            {MaxGroupSize: -1},
+		"negative session":               {MinSessionTimeout: -1},
+		"session that cannot be stored":  {MaxSessionTimeout: maxTimeout + 1},
+		"no session at all":              {MinSessionTimeout: time.Hour, MaxSessionTimeout: time.Minute},
+	} {
+		dir, err := seglog.OpenDir("data", Configure(inMemory()))
+		require.NoError(t, err)
+		_, err = Open(dir, opts)
+		require.ErrorIs(t, err, seglog.ErrOption, name)
+		_, err = OpenReadOnly(dir, 1, opts)
+		require.ErrorIs(t, err, seglog.ErrOption, name)
+		require.NoError(t, dir.Close())
+	}
+}
+
+// A directory may have any name. It takes no memory.
+func TestPartitionThatNoTopicHasIsRefused(t *testing.T) {
+	for _, n := range []int32{maxPartitions, math.MaxInt32 - 1, math.MaxInt32} {
+		dir, err := seglog.OpenDir("data", Configure(inMemory()))
+		require.NoError(t, err)
+		_, err = dir.CreatePartition(Topic, n, nil)
+		require.NoError(t, err)
+		for _, opts := range []Options{{}, {Partitions: 50}, {Partitions: 50, Elsewhere: true}} {
+			_, err = Open(dir, opts)
+			require.ErrorIs(t, err, seglog.ErrOption)
+		}
+		_, err = OpenReadOnly(dir, n, Options{})
+		if n > maxPartitions {
+			require.ErrorIs(t, err, seglog.ErrOption)
+		}
+		require.NoError(t, dir.Close())
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/seglog/seglog"
@@ -48,10 +49,10 @@ func ShiftBy(n int64) Target {
 		if at.Offset < 0 {
 			return 0, errors.New("nothing is committed that could be shifted")
 		}
-		if to := at.Offset + n; n <= 0 || to > at.Offset {
-			return to, nil
+		if n > math.MaxInt64-at.Offset {
+			return math.MaxInt64, nil
 		}
-		return at.Offset, fmt.Errorf("%w: %d + %d", ErrOutOfRange, at.Offset, n)
+		return at.Offset + n, nil
 	}}
 }
 

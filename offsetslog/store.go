@@ -79,9 +79,26 @@ const (
 	Delete                    // remove offsets, or the group
 )
 
+// maxPartitions is more than anybody has: each takes memory from the beginning.
+const maxPartitions = 100_000
+
 func (o Options) withDefaults() (Options, error) {
-	if o.Partitions < 0 || o.Elsewhere && o.Partitions == 0 {
-		return o, &seglog.OptionError{Field: "Partitions", Value: fmt.Sprint(o.Partitions), Want: "0 or above, and above with Elsewhere"}
+	refuse := func(field string, value any, want string) (Options, error) {
+		return o, &seglog.OptionError{Field: field, Value: fmt.Sprint(value), Want: want}
+	}
+	switch {
+	case o.Partitions < 0 || o.Partitions > maxPartitions || o.Elsewhere && o.Partitions == 0:
+		return refuse("Partitions", o.Partitions, fmt.Sprintf("0 to %d, and above 0 with Elsewhere", maxPartitions))
+	case o.Sync < seglog.SyncAlways || o.Sync > seglog.SyncNever:
+		return refuse("Sync", o.Sync, "SyncAlways or SyncNever")
+	case o.MaxMetadata < 0 || o.MaxMetadata > maxString:
+		return refuse("MaxMetadata", o.MaxMetadata, fmt.Sprintf("0 to %d", maxString))
+	case o.MaxGroupSize < 0:
+		return refuse("MaxGroupSize", o.MaxGroupSize, "0 or above")
+	case o.MinSessionTimeout < 0 || o.MinSessionTimeout > maxTimeout:
+		return refuse("MinSessionTimeout", o.MinSessionTimeout, fmt.Sprintf("0 to %v", maxTimeout))
+	case o.MaxSessionTimeout < 0 || o.MaxSessionTimeout > maxTimeout:
+		return refuse("MaxSessionTimeout", o.MaxSessionTimeout, fmt.Sprintf("0 to %v", maxTimeout))
 	}
 	def := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -93,6 +110,9 @@ func (o Options) withDefaults() (Options, error) {
 	def(&o.MinSessionTimeout, 6*time.Second)
 	def(&o.MaxSessionTimeout, 30*time.Minute)
 	def(&o.InitialRebalanceDelay, 3*time.Second)
+	if o.MinSessionTimeout > o.MaxSessionTimeout {
+		return refuse("MinSessionTimeout", o.MinSessionTimeout, fmt.Sprintf("no more than MaxSessionTimeout, %v", o.MaxSessionTimeout))
+	}
 	if o.MaxMetadata == 0 {
 		o.MaxMetadata = 4096
 	}
@@ -204,6 +224,8 @@ func (o Options) count(are, last int32) (int32, error) {
 		return 0, &seglog.OptionError{Field: "Partitions", Value: fmt.Sprint(o.Partitions), Want: want}
 	}
 	switch {
+	case last >= maxPartitions:
+		return unfit(fmt.Sprintf("at most %d: there is %s-%d", maxPartitions, Topic, last))
 	case o.Partitions > 0 && n > o.Partitions:
 		return unfit(fmt.Sprintf("%d or above: there is %s-%d", n, Topic, last))
 	case o.Partitions > 0 && n > 0 && n < o.Partitions && !o.Elsewhere:
@@ -237,8 +259,8 @@ type Logs interface {
 // some may be elsewhere. The logs are not closed by the Store.
 func OpenReadOnly(logs Logs, partitions int32, opts Options) (*Store, error) {
 	opts, err := opts.withDefaults()
-	if err == nil && partitions < 1 {
-		err = &seglog.OptionError{Field: "partitions", Value: fmt.Sprint(partitions), Want: "1 or above"}
+	if err == nil && (partitions < 1 || partitions > maxPartitions) {
+		err = &seglog.OptionError{Field: "partitions", Value: fmt.Sprint(partitions), Want: fmt.Sprintf("1 to %d", maxPartitions)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open offsets: %w", err)
