@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -32,9 +33,11 @@ A broker that has stopped has no consumers: groups that had members when it did 
 shown as empty, and may be changed. Consumers that are still there join again when it
 is back, and begin at the offsets they find then.
 
-A directory of one broker of several has only some of the partitions, and from them it
-cannot be seen how many there are. 50 is taken then, as is Kafka's default;
---partitions N says otherwise. A number that cannot be right is noticed.`,
+A directory of one broker of several, or one of several of a broker, has only some of
+the partitions, and the groups of the others are not there: commands that go through
+all groups say how many partitions are missing. From those that are there it cannot be
+seen how many there are. 50 is taken, as is Kafka's default, unless the groups that are
+there say otherwise, or --partitions N. A number that cannot be right is noticed.`,
 		Example:     "  logtool offsets list /var/lib/kafka\n  logtool offsets reset /var/lib/kafka --group billing --to-earliest",
 		GroupID:     groupOffsets,
 		Args:        noCommand,
@@ -74,20 +77,31 @@ type offsetsDir struct {
 	path string
 	logs *lookLogs   // of a look
 	dir  *seglog.Dir // of a change
-	// partitions are those in the directory, of all topics.
-	partitions []offsetslog.TopicPartition
+	offsetsPlace
 }
 
 // offsetsPlace is what is found in a log directory before its offsets are opened.
 type offsetsPlace struct {
+	// partitions are those in the directory, of all topics.
 	partitions []offsetslog.TopicPartition
 	broker     bool // it is a broker's, which has other partitions elsewhere
 	count      int32
 	are        int32 // partitions of __consumer_offsets
 }
 
+// usualPartitions is offsets.topic.num.partitions unless it is set.
+const usualPartitions = 50
+
+// missing is how many partitions of __consumer_offsets are elsewhere.
+func (p *offsetsPlace) missing() int32 {
+	if !p.broker {
+		return 0 // they are made when they are first written to
+	}
+	return p.count - p.are
+}
+
 // place looks at a directory. Of those of brokers it takes the usual number of partitions
-// if the last one is not there; the store looks whether that fits.
+// if some below the last one are not there; the store looks whether that fits.
 func (f *offsetsFlags) place(path string) (p offsetsPlace, err error) {
 	d, isDir, err := findLogDir(f.app, path)
 	if err != nil {
@@ -106,25 +120,25 @@ func (f *offsetsFlags) place(path string) (p offsetsPlace, err error) {
 	}
 	_, err = f.app.FS.Stat(filepath.Join(path, layout.MetaPropertiesName))
 	p.broker = err == nil
-	const usual = 50
 	switch {
 	case f.partitions > int64(1<<31-1):
 		return p, UsageErrorf("--partitions %d: too many", f.partitions)
 	case f.partitions > 0:
 		p.count = int32(f.partitions)
-	case p.broker && p.are < last+1:
-		p.count = max(last+1, usual)
-	default:
-		p.count = last + 1
+	default: // a number that no topic has is refused by the store
+		p.count = int32(min(int64(last)+1, math.MaxInt32))
+		if p.broker && p.are < p.count {
+			p.count = max(p.count, usualPartitions)
+		}
 	}
-	if p.count <= last {
+	if f.partitions > 0 && p.count <= last {
 		return p, UsageErrorf("--partitions %d: there is %s-%d", f.partitions, offsetslog.Topic, last)
 	}
 	return p, nil
 }
 
 // look opens the offsets for reading. The caller closes them.
-func (f *offsetsFlags) look(path string) (*offsetsDir, error) {
+func (f *offsetsFlags) look(ctx context.Context, path string) (*offsetsDir, error) {
 	p, err := f.place(path)
 	if err == nil && p.are == 0 {
 		err = fmt.Errorf("%s has no partition of %s", path, offsetslog.Topic)
@@ -132,12 +146,46 @@ func (f *offsetsFlags) look(path string) (*offsetsDir, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.settle(ctx, path, &p); err != nil {
+		return nil, err
+	}
 	f.app.Verbosef("opening %d of %d partitions of %s in %s read-only", p.are, p.count, offsetslog.Topic, path)
-	d := &offsetsDir{app: f.app, path: path, partitions: p.partitions, logs: &lookLogs{app: f.app, path: path, open: map[string]*seglog.Log{}}}
+	return f.openToLook(path, p)
+}
+
+func (f *offsetsFlags) openToLook(path string, p offsetsPlace) (d *offsetsDir, err error) {
+	d = &offsetsDir{app: f.app, path: path, offsetsPlace: p, logs: &lookLogs{app: f.app, path: path, open: map[string]*seglog.Log{}}}
 	d.Store, err = offsetslog.OpenReadOnly(d.logs, p.count, offsetslog.Options{
 		Partitions: p.count, Elsewhere: p.broker, MembersGone: !dirHeldByWriter(f.app.FS, path),
 	})
 	return d, err
+}
+
+// settle decides how many partitions a broker has whose first few are all there. They may
+// be all. But the groups of the first 25 of 50 would be in the same places among 25, so
+// groups that fit do not speak for 25; only one that does not fit the usual number speaks
+// against that.
+func (f *offsetsFlags) settle(ctx context.Context, path string, p *offsetsPlace) error {
+	if !p.broker || f.partitions > 0 || p.are == 0 || p.count >= usualPartitions {
+		return nil
+	}
+	d, err := f.openToLook(path, *p)
+	if err != nil {
+		return err
+	}
+	groups, _ := d.Groups(ctx) // what cannot be read is told of later
+	if err := errors.Join(ctx.Err(), d.logs.close()); err != nil {
+		return err
+	}
+	for _, g := range groups {
+		if offsetslog.PartitionFor(g.Group, usualPartitions) != offsetslog.PartitionFor(g.Group, p.count) {
+			return nil
+		}
+	}
+	if len(groups) > 0 {
+		p.count = usualPartitions
+	}
+	return nil
 }
 
 // change opens the offsets for writing, with the lock of the directory. The caller closes
@@ -148,11 +196,14 @@ func (f *offsetsFlags) change(ctx context.Context, path string) (*offsetsDir, er
 	if err == nil && p.are == 0 && p.broker {
 		err = fmt.Errorf("%s has no partition of %s: no group has ever committed an offset, or they are elsewhere", path, offsetslog.Topic)
 	}
+	if err == nil {
+		err = f.settle(ctx, path, &p)
+	}
 	if err != nil {
 		return nil, err
 	}
 	f.app.Verbosef("opening %s for writing", path)
-	d := &offsetsDir{app: f.app, path: path, partitions: p.partitions}
+	d := &offsetsDir{app: f.app, path: path, offsetsPlace: p}
 	opts := seglog.DirOptions{ManualMaintenance: true, Log: seglog.Options{RefuseCut: true}}
 	d.dir, err = seglog.OpenDir(path, offsetslog.Configure(opts))
 	if err != nil {
@@ -292,21 +343,42 @@ func (d *offsetsDir) empty(ctx context.Context, group string) error {
 	return d.RemoveMembers(ctx, group)
 }
 
-// find returns the groups that are asked for, or all if none are.
-func (d *offsetsDir) find(ctx context.Context, wanted []string) ([]offsetslog.GroupListing, error) {
-	all, err := d.Groups(ctx)
-	if err != nil || len(wanted) == 0 {
-		return all, err
+// find returns the groups that are asked for, each once, or all if none are. With all that
+// can be read comes the error for the rest.
+func (d *offsetsDir) find(ctx context.Context, wanted []string) (found []offsetslog.GroupListing, err error) {
+	if len(wanted) == 0 {
+		d.tellMissing()
+		return d.Groups(ctx)
 	}
-	var found []offsetslog.GroupListing
-	for _, name := range wanted {
-		i := slices.IndexFunc(all, func(g offsetslog.GroupListing) bool { return g.Group == name })
-		if i < 0 {
+	for _, name := range once(wanted) {
+		g, err := d.DescribeGroup(ctx, name)
+		if errors.Is(err, offsetslog.ErrGroupNotFound) {
 			return nil, NotFoundf("no group %q", name)
 		}
-		found = append(found, all[i])
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, g.GroupListing)
 	}
 	return found, nil
+}
+
+// tellMissing says that what follows is not all there is.
+func (d *offsetsDir) tellMissing() {
+	if n := d.missing(); n > 0 {
+		d.app.Warnf("%d of %s of %s are not in %s: their groups are left out; they are in another of log.dirs, or on another broker",
+			n, plural(int64(d.count), "partition", "partitions"), offsetslog.Topic, d.path)
+	}
+}
+
+// once leaves out what has been there before.
+func once(names []string) (first []string) {
+	for _, name := range names {
+		if !slices.Contains(first, name) {
+			first = append(first, name)
+		}
+	}
+	return first
 }
 
 // addGroupFlag adds --group, which may be repeated.

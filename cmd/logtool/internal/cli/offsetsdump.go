@@ -54,7 +54,7 @@ and what is not known to that tool, are in -o json, which has all of them.`,
 }
 
 func (o *offsetsDumpOptions) run(ctx context.Context, path string) error {
-	dirs, err := o.dirs(path)
+	dirs, err := o.dirs(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ type dumpedDir struct {
 	partition int32
 }
 
-func (o *offsetsDumpOptions) dirs(path string) (dirs []dumpedDir, err error) {
+func (o *offsetsDumpOptions) dirs(ctx context.Context, path string) (dirs []dumpedDir, err error) {
 	d, isDir, err := findLogDir(o.app, path)
 	if err != nil {
 		return nil, err
@@ -100,6 +100,15 @@ func (o *offsetsDumpOptions) dirs(path string) (dirs []dumpedDir, err error) {
 	if dirs == nil {
 		return nil, fmt.Errorf("%s has no partition of %s", path, offsetslog.Topic)
 	}
+	flags := offsetsFlags{app: o.app}
+	place, err := flags.place(path)
+	if err == nil {
+		err = flags.settle(ctx, path, &place)
+	}
+	if err != nil {
+		return nil, err
+	}
+	(&offsetsDir{app: o.app, path: path, offsetsPlace: place}).tellMissing()
 	return dirs, nil
 }
 

@@ -26,7 +26,7 @@ told more than whether they are.`,
 		ValidArgsFunction: completeDirs,
 		Annotations:       exitStatus(offsetsReadStatus),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := flags.look(args[0])
+			d, err := flags.look(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -39,16 +39,14 @@ told more than whether they are.`,
 }
 
 func (d *offsetsDir) listGroups(ctx context.Context, limit int64) error {
-	groups, err := d.Groups(ctx)
-	if err != nil {
-		return err
-	}
+	groups, unread := d.find(ctx, nil)
 	out := d.app.Out
 	table := out.Table(Left("GROUP"), Left("TYPE"), Left("STATE"), Right("MEMBERS"), Right("OFFSETS"))
 	for i, g := range groups {
 		if int64(i) == limit {
 			break
 		}
+		var err error
 		if out.JSON() {
 			err = out.Emit(out.Object("group").Text("group", g.Group).String("group_type", g.Type.String()).
 				String("state", g.State.String()).Text("protocol_type", g.ProtocolType).
@@ -60,10 +58,18 @@ func (d *offsetsDir) listGroups(ctx context.Context, limit int64) error {
 			return err
 		}
 	}
-	if out.JSON() {
-		return nil
+	return endTable(out, table, len(groups), unread)
+}
+
+// endTable prints a table, and returns the error for what could not be part of it. If that
+// is everything there is no table.
+func endTable(out *Output, table *Table, rows int, unread error) error {
+	if !out.JSON() && (rows > 0 || unread == nil) {
+		if err := table.Flush(); err != nil {
+			return err
+		}
 	}
-	return table.Flush()
+	return unread
 }
 
 func newOffsetsListCommand(app *App) *cobra.Command {
@@ -84,7 +90,7 @@ a consumer goes on where its auto.offset.reset says.`,
 		ValidArgsFunction: completeDirs,
 		Annotations:       exitStatus(offsetsReadStatus),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := flags.look(args[0])
+			d, err := flags.look(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -98,10 +104,7 @@ a consumer goes on where its auto.offset.reset says.`,
 }
 
 func (d *offsetsDir) list(ctx context.Context, wanted []string, limit int64) error {
-	groups, err := d.find(ctx, wanted)
-	if err != nil {
-		return err
-	}
+	groups, unread := d.find(ctx, wanted)
 	out := d.app.Out
 	table := out.Table(Left("GROUP"), Left("TOPIC"), Right("PARTITION"), Right("OFFSET"), Right("NEXT"), Right("LAG"), Left("COMMITTED"))
 	for _, g := range groups {
@@ -126,10 +129,7 @@ func (d *offsetsDir) list(ctx context.Context, wanted []string, limit int64) err
 			return err
 		}
 	}
-	if out.JSON() {
-		return nil
-	}
-	return table.Flush()
+	return endTable(out, table, len(groups), unread)
 }
 
 // lagRemark says what is wrong with an offset.
@@ -174,7 +174,7 @@ func newOffsetsGetCommand(app *App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := flags.look(args[0])
+			d, err := flags.look(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ func (f *resetFlags) open(ctx context.Context, path string) (*offsetsDir, error)
 	if f.execute {
 		return f.change(ctx, path)
 	}
-	return f.look(path)
+	return f.look(ctx, path)
 }
 
 type offsetsResetOptions struct {
@@ -373,7 +373,7 @@ import reads back.`,
 			if app.Out.JSON() {
 				return UsageErrorf("export prints CSV; list -o json prints JSON")
 			}
-			d, err := flags.look(args[0])
+			d, err := flags.look(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -155,7 +155,7 @@ func (o *offsetsDeleteOptions) run(ctx context.Context, args []string) error {
 
 func (o *offsetsDeleteOptions) open(ctx context.Context, path string) (*offsetsDir, error) {
 	if o.dryRun {
-		return o.look(path)
+		return o.look(ctx, path)
 	}
 	return o.change(ctx, path)
 }
