@@ -199,12 +199,17 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(total), nil
 }
 
-// parseTopics reads topics with the partitions that are meant; none are all.
+// parseTopics reads topics with the partitions that are meant; none are all, also if
+// some are named as well.
 func parseTopics(args []string) (map[string][]int32, error) {
 	topics := map[string][]int32{}
+	all := map[string]bool{}
 	for _, arg := range args {
 		topic, list, some := strings.Cut(arg, ":")
-		if topics[topic] = slices.Clone(topics[topic]); !some {
+		if all[topic] = all[topic] || !some; all[topic] {
+			topics[topic] = nil
+		}
+		if !some {
 			continue
 		}
 		for _, s := range strings.Split(list, ",") {
@@ -212,7 +217,9 @@ func parseTopics(args []string) (map[string][]int32, error) {
 			if err != nil {
 				return nil, err
 			}
-			topics[topic] = append(topics[topic], n)
+			if !all[topic] {
+				topics[topic] = append(topics[topic], n)
+			}
 		}
 	}
 	return topics, nil
@@ -220,7 +227,7 @@ func parseTopics(args []string) (map[string][]int32, error) {
 
 // reset moves the offsets of one group after the other.
 func (o *offsetsResetOptions) reset(ctx context.Context, d *offsetsDir, to offsetslog.Target, topics map[string][]int32) error {
-	groups := o.groups
+	groups := once(o.groups)
 	if o.allGroups {
 		all, err := d.find(ctx, nil)
 		if err != nil {
@@ -238,15 +245,15 @@ func (o *offsetsResetOptions) reset(ctx context.Context, d *offsetsDir, to offse
 		if len(topics) > 0 {
 			tps, err := d.partitionsOf(ctx, group, topics)
 			if err != nil {
-				return err
+				return t.end(err)
 			}
 			r.Partitions = tps
 		}
 		if err := t.reset(ctx, r); err != nil {
-			return err
+			return t.end(err)
 		}
 	}
-	return t.end()
+	return t.end(nil)
 }
 
 // partitionsOf lists the partitions of topics: those that are named, or all that are in
@@ -285,11 +292,12 @@ type resetTable struct {
 	*offsetsDir
 	flags  *resetFlags
 	table  *Table
+	rows   int
 	failed int
 }
 
 func (d *offsetsDir) resetTable(flags *resetFlags) *resetTable {
-	return &resetTable{d, flags, d.app.Out.Table(Left("GROUP"), Left("TOPIC"), Right("PARTITION"), Right("OLD"), Right("NEW"), Right("LAG")), 0}
+	return &resetTable{d, flags, d.app.Out.Table(Left("GROUP"), Left("TOPIC"), Right("PARTITION"), Right("OLD"), Right("NEW"), Right("LAG")), 0, 0}
 }
 
 func (t *resetTable) reset(ctx context.Context, r offsetslog.ResetRequest) error {
@@ -307,7 +315,7 @@ func (t *resetTable) reset(ctx context.Context, r offsetslog.ResetRequest) error
 		return NotFoundf("group %q has no committed offset", r.Group)
 	}
 	for _, row := range rows {
-		if row.Err != nil {
+		if t.rows++; row.Err != nil {
 			t.failed++
 		}
 		if err := t.row(r.Group, row); err != nil {
@@ -340,12 +348,10 @@ func (t *resetTable) row(group string, row offsetslog.ResetRow) error {
 	return t.table.Row(escaped(group), escaped(tp.Topic), tp.Partition, orDash(row.Before.Offset), orDash(row.Offset), orDash(row.Lag), remark)
 }
 
-// end prints the table.
-func (t *resetTable) end() error {
-	if !t.app.Out.JSON() {
-		if err := t.table.Flush(); err != nil {
-			return err
-		}
+// end prints the table, also if it ends early with err: what it has was done.
+func (t *resetTable) end(err error) error {
+	if err := endTable(t.app.Out, t.table, t.rows, err); err != nil {
+		return err
 	}
 	if !t.flags.execute && !t.app.quiet {
 		t.app.sayf("nothing was changed (dry run); --execute does it")
@@ -496,8 +502,8 @@ func (o *offsetsImportOptions) reset(ctx context.Context, d *offsetsDir, offsets
 		})
 		r := offsetslog.ResetRequest{Group: group, Partitions: tps, To: offsetslog.ToOffsets(offsets[group])}
 		if err := t.reset(ctx, r); err != nil {
-			return err
+			return t.end(err)
 		}
 	}
-	return t.end()
+	return t.end(nil)
 }
