@@ -227,14 +227,18 @@ func (f *offsetsFlags) change(ctx context.Context, path string) (*offsetsDir, er
 // broker, before a group is written to the place that follows from it: the groups that
 // are there must agree.
 func (d *offsetsDir) vouch(ctx context.Context, count int32) error {
-	if err := d.Load(ctx); err != nil {
+	err := d.Load(ctx)
+	var misplaced *offsetslog.MisplacedError
+	switch {
+	case ctx.Err() != nil, errors.As(err, &misplaced):
+		return err
+	case d.Stats().Groups > 0: // a partition that cannot be read costs no other
+		return nil
+	case err != nil:
 		return err
 	}
-	if d.Stats().Groups == 0 {
-		return Hint(fmt.Errorf("there is no group yet, and so nothing says that %s has %s", offsetslog.Topic, plural(int64(count), "partition", "partitions")),
-			"say --partitions N, what the broker has as offsets.topic.num.partitions")
-	}
-	return nil
+	return Hint(fmt.Errorf("there is no group yet, and so nothing says that %s has %s", offsetslog.Topic, plural(int64(count), "partition", "partitions")),
+		"say --partitions N, what the broker has as offsets.topic.num.partitions")
 }
 
 // close ends the use of the directory with err, and tells what of the offsets could not
