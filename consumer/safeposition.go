@@ -82,7 +82,8 @@ type SafePosition struct {
 		offsets []int64
 		done    []bool
 		head    int
-		batches []registered  // those with offsets from head on
+		batches []registered  // those with offsets from head on begin at oldest
+		oldest  int
 		changed chan struct{} // closed when head moves or the generation ends; nil if nobody waits
 	}
 }
@@ -111,7 +112,7 @@ func (s *SafePosition) Reset(position int64) Generation {
 	defer s.mu.Unlock()
 	s.mu.generation++
 	s.mu.start, s.mu.next = position, position
-	s.mu.offsets, s.mu.done, s.mu.head, s.mu.batches = nil, nil, 0, nil
+	s.mu.offsets, s.mu.done, s.mu.head, s.mu.batches, s.mu.oldest = nil, nil, 0, nil, 0
 	s.wakeLocked()
 	return s.mu.generation
 }
@@ -163,7 +164,7 @@ func (s *SafePosition) register(g Generation, offsets []int64, next int64) (<-ch
 	if next < least {
 		return nil, &OrderError{next, least}
 	}
-	if n := s.inFlightLocked(); n > 0 && n+len(offsets) > s.maxInFlight {
+	if n := s.inFlightLocked(); n > 0 && len(offsets) > 0 && n+len(offsets) > s.maxInFlight {
 		if s.mu.changed == nil {
 			s.mu.changed = make(chan struct{})
 		}
@@ -216,11 +217,13 @@ func (s *SafePosition) advanceLocked() {
 		s.mu.offsets, s.mu.done, s.mu.head = s.mu.offsets[:n], s.mu.done[:n], 0
 	}
 	position := s.positionLocked()
-	passed := 0
-	for passed < len(s.mu.batches) && s.mu.batches[passed].last < position {
-		passed++
+	for s.mu.oldest < len(s.mu.batches) && s.mu.batches[s.mu.oldest].last < position {
+		s.mu.oldest++
 	}
-	s.mu.batches = slices.Delete(s.mu.batches, 0, passed)
+	if s.mu.oldest > len(s.mu.batches)/2 {
+		n := copy(s.mu.batches, s.mu.batches[s.mu.oldest:])
+		s.mu.batches, s.mu.oldest = s.mu.batches[:n], 0
+	}
 	s.wakeLocked()
 }
 
@@ -266,5 +269,5 @@ func (s *SafePosition) Oldest() (offset int64, age time.Duration, ok bool) {
 	if s.mu.head == len(s.mu.offsets) {
 		return 0, 0, false
 	}
-	return s.mu.offsets[s.mu.head], time.Since(s.mu.batches[0].at), true
+	return s.mu.offsets[s.mu.head], time.Since(s.mu.batches[s.mu.oldest].at), true
 }

@@ -153,6 +153,34 @@ func TestSafePositionTakesABatchLargerThanItsBound(t *testing.T) {
 	s := NewSafePosition(0, 2)
 	require.NoError(t, s.Register(ctx, s.Generation(), []int64{0, 1, 2, 3}, 4))
 	require.Equal(t, 4, s.InFlight())
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	require.NoError(t, s.Register(short, s.Generation(), nil, 5), "no records take no room, then as always")
+}
+
+// What is finished is forgotten half at a time: else each completion would move all that
+// is in flight, of batches with one record each as of others.
+func TestSafePositionMovesOverEachRecordOnce(t *testing.T) {
+	const n = 1 << 12
+	for _, size := range []int{1, 3, n} {
+		s := NewSafePosition(0, n)
+		g := s.Generation()
+		all := upTo(n)
+		for from := 0; from < n; from += size {
+			some := all[from:min(from+size, n)]
+			require.NoError(t, s.Register(ctx, g, some, some[len(some)-1]+1))
+		}
+		moves := 0
+		for _, o := range all {
+			offsets, batches := len(s.mu.offsets), len(s.mu.batches)
+			require.NoError(t, s.Complete(g, o))
+			if len(s.mu.offsets) < offsets || len(s.mu.batches) < batches {
+				moves++
+			}
+		}
+		require.Zero(t, len(s.mu.offsets)+len(s.mu.batches))
+		require.LessOrEqual(t, moves, 2*13, "batches of %d", size)
+	}
 }
 
 func TestSafePositionTellsWhatIsStuck(t *testing.T) {
