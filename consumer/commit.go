@@ -266,18 +266,32 @@ func (c *Consumer) sendQueued() {
 		}
 		ctx, cancel := context.WithTimeout(c.life, c.opts.APITimeout)
 		result, err := c.send(ctx, all)
-		cancel()
 		for _, r := range queue {
-			if r.done == nil {
-				continue
+			told, failed := result, err
+			if err == nil && result.stoodFor(r, all) {
+				told, failed = c.send(ctx, r)
 			}
-			if err != nil && len(r.offsets) > 0 {
-				r.done(err)
-			} else {
-				r.done(result.of(r))
+			switch {
+			case r.done == nil:
+			case failed != nil && len(r.offsets) > 0:
+				r.done(failed)
+			default:
+				r.done(told.of(r))
 			}
 		}
+		cancel()
 	}
+}
+
+// stoodFor reports whether an offset of a later call, among all, was sent in the place of
+// one of r, and refused by itself: what was wrong with it is not wrong with that of r.
+func (f refused) stoodFor(r, all *commit) bool {
+	for p, o := range r.offsets {
+		if err := f[p]; err != nil && !errors.Is(err, ErrStale) && all.offsets[p].call != o.call {
+			return true
+		}
+	}
+	return false
 }
 
 // maybeAutoCommit commits what was consumed, if it is time.

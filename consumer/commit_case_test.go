@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,6 +240,36 @@ func TestOlderCommitCountsWhenTheNewerFailed(t *testing.T) {
 		f.fail(nil)
 		require.NoError(t, <-older)
 		require.EqualValues(t, 3, h.committed(orders))
+	})
+}
+
+// Nor does one that was refused for what it is, of commits that went together.
+func TestOlderCommitCountsWhenTheNewerWasRefused(t *testing.T) {
+	turned(t, func(t *testing.T, h *house) {
+		h.writeN(orders, 0, 10)
+		f := &faulty{Store: h.store}
+		gate := make(chan struct{})
+		f.fail(func(offsetslog.CommitRequest) (bool, error) { <-gate; return false, nil })
+		c := h.assigned(h.grouped(Options{OffsetReset: Earliest, Coordinator: f, ManualCommit: true}), orders)
+		defer h.closeConsumer(c)
+		mustPoll(t, c)
+		var told []error
+		commit := func(o OffsetAndMetadata) {
+			require.NoError(t, c.CommitAsync(map[tp]OffsetAndMetadata{orders: o}, func(err error) { told = append(told, err) }))
+		}
+		commit(OffsetAndMetadata{Offset: 1})
+		synctest.Wait()
+		commit(OffsetAndMetadata{Offset: 3})
+		commit(OffsetAndMetadata{Offset: 5})
+		commit(OffsetAndMetadata{Offset: 7, Metadata: strings.Repeat("m", 4097)})
+		close(gate)
+		synctest.Wait()
+		require.Len(t, told, 4)
+		for _, err := range told[:3] {
+			require.NoError(t, err)
+		}
+		require.ErrorIs(t, told[3], offsetslog.ErrMetadataTooLarge)
+		require.EqualValues(t, 5, h.committed(orders))
 	})
 }
 

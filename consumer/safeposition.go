@@ -82,7 +82,7 @@ type SafePosition struct {
 		offsets []int64
 		done    []bool
 		head    int
-		batches []registered  // those with offsets from head on begin at oldest
+		batches []registered // those with offsets from head on begin at oldest
 		oldest  int
 		changed chan struct{} // closed when head moves or the generation ends; nil if nobody waits
 	}
