@@ -134,6 +134,17 @@ func TestDedupFencesTheOneBefore(t *testing.T) {
 	require.EqualValues(t, 2, d.Position())
 }
 
+// What the one before was about to have on disk is there before it counts.
+func TestDedupSyncsWhatItBeginsWith(t *testing.T) {
+	h := newHouse(t)
+	h.topic(seen.Topic, 1)
+	never := seglog.SyncNever
+	_, err := h.log(seen).Append([]seglog.Record{dedupRecord([]byte{positionKey}, 7, time.Now())}, &seglog.AppendOptions{Sync: &never})
+	require.NoError(t, err)
+	require.EqualValues(t, 7, h.dedup(DedupOptions{}).Position())
+	require.Equal(t, h.log(seen).Offsets().End, h.log(seen).Offsets().Durable)
+}
+
 func TestDedupRefusesTheLogOfSomethingElse(t *testing.T) {
 	h := newHouse(t)
 	h.write(seen, "a")

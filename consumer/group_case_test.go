@@ -215,6 +215,27 @@ func TestMemberThatDoesNotPollIsOut(t *testing.T) {
 	})
 }
 
+// A static member keeps its place until its session ends: it does not leave.
+func TestStaticMemberThatDoesNotPollIsWaitedFor(t *testing.T) {
+	turned(t, func(t *testing.T, h *house) {
+		h.writeN(orders, 0, 3)
+		c := h.subscribed(Options{OffsetReset: Earliest, InstanceID: "i"}, "orders")
+		defer h.closeConsumer(c)
+		mustPoll(t, c)
+		members := func() int {
+			g, err := h.store.DescribeGroup(ctx, "g")
+			require.NoError(t, err)
+			return g.MemberCount
+		}
+		sleep(5*time.Minute + 30*time.Second)
+		_, ok := c.Member()
+		require.False(t, ok)
+		require.Equal(t, 1, members())
+		sleep(30 * time.Second)
+		require.Zero(t, members())
+	})
+}
+
 // K088: a member of an earlier generation commits nothing.
 func TestCommitOfAFormerGenerationIsRefused(t *testing.T) {
 	turned(t, func(t *testing.T, h *house) {

@@ -512,3 +512,47 @@ func TestErrorsOfAPartitionAlternateWithRecordsOfOthers(t *testing.T) {
 	require.Equal(t, []string{"0", "1", "2", "3", "4"}, got)
 	require.Equal(t, 2, failures)
 }
+
+// What was read before the partition was lost is another's, and is not delivered.
+func TestRecordsEndsWithTheMembership(t *testing.T) {
+	turned(t, func(t *testing.T, h *house) {
+		h.write(orders, "a", "b", "c")
+		c := h.subscribed(Options{OffsetReset: Earliest, ManualCommit: true}, "orders")
+		defer h.closeConsumer(c)
+		var got []string
+		for rec, err := range c.Records(ctx) {
+			require.NoError(t, err)
+			if got = append(got, string(rec.Value)); len(got) == 1 {
+				m, _ := c.Member()
+				require.NoError(t, h.store.LeaveGroup(ctx, "g", m), "as if its session had ended")
+				require.ErrorIs(t, c.CommitSync(ctx, nil), offsetslog.ErrUnknownMember)
+			}
+			if len(got) == 4 {
+				break
+			}
+		}
+		require.Equal(t, []string{"a", "a", "b", "c"}, got)
+	})
+}
+
+func TestCloseEndsRecordsAtThePresentOne(t *testing.T) {
+	turned(t, func(t *testing.T, h *house) {
+		h.write(orders, "a", "b", "c")
+		c := h.assigned(h.grouped(earliest), orders)
+		closed := make(chan error, 1)
+		var got []string
+		var last error
+		for rec, err := range c.Records(ctx) {
+			if last = err; err != nil {
+				break
+			}
+			got = append(got, string(rec.Value))
+			go func() { closed <- c.Close() }()
+			synctest.Wait()
+		}
+		require.Equal(t, []string{"a"}, got)
+		require.ErrorIs(t, last, ErrClosed)
+		require.NoError(t, <-closed)
+		require.EqualValues(t, 1, h.committed(orders), "which is done")
+	})
+}

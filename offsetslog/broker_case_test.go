@@ -114,6 +114,40 @@ func TestWrongNumberOfPartitionsIsNoticed(t *testing.T) {
 	require.EqualValues(t, 48, h.at(groupIn(48), orders))
 }
 
+// Each row is a log with so many groups, some of which belong elsewhere.
+func TestAQuarterOfTheGroupsMayBeMisplaced(t *testing.T) {
+	for _, tt := range []struct {
+		groups, misplaced int
+		refused           bool
+	}{{1, 0, false}, {1, 1, true}, {3, 1, true}, {4, 1, false}, {5, 2, true}, {8, 2, false}, {8, 3, true}} {
+		h := newHouse(t, quiet)
+		var records []seglog.Record
+		right, wrong := tt.groups-tt.misplaced, tt.misplaced
+		for i := 0; right+wrong > 0; i++ {
+			n := &wrong
+			if PartitionFor(fmt.Sprint(i), 50) == 3 {
+				n = &right
+			}
+			if *n > 0 {
+				*n--
+				records = append(records, commitRecord(fmt.Sprint(i), orders, 1))
+			}
+		}
+		log, err := h.dir.CreatePartition(Topic, 3, nil)
+		require.NoError(t, err)
+		_, err = log.Append(records, nil)
+		require.NoError(t, err)
+		h.reopen()
+		var misplaced *MisplacedError
+		if err := h.Load(ctx); tt.refused {
+			require.ErrorAs(t, err, &misplaced)
+			require.Equal(t, tt.misplaced, misplaced.Misplaced)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
+
 func modernRecord(kind KeyType, group, member string, value []byte) seglog.Record {
 	return seglog.Record{Key: Key{Type: kind, Group: group, Member: member, Regex: member}.Append(nil), Value: value}
 }

@@ -201,3 +201,28 @@ func TestAuthorizeIsAskedFirst(t *testing.T) {
 type notAllowed string
 
 func (e notAllowed) Error() string { return string(e) }
+
+// Row 375: a group that is going away has committed nothing.
+func TestDeadGroupHasNoOffsets(t *testing.T) {
+	h := newHouse(t, quiet)
+	h.commit("g", orders, 5)
+	p := h.partitions[PartitionFor("g", h.Partitions())]
+	p.mu.groups["g"].classic = newClassic()
+	p.mu.groups["g"].classic.state = Dead
+	require.Equal(t, Fetched{TopicPartition: orders, Committed: none}, h.fetch("g", orders, true))
+	all, err := h.Fetch(ctx, FetchRequest{Group: "g"})
+	require.NoError(t, err)
+	require.Empty(t, all)
+}
+
+// K088: to go back is legal for who is a member.
+func TestMemberMayCommitALowerOffset(t *testing.T) {
+	h := newHouse(t, quiet)
+	m := h.stable("g", "orders")
+	for _, offset := range []int64{5, 3} {
+		r := simple("g", orders, offset)
+		r.Member = &m
+		require.NoError(t, h.Commit(ctx, r))
+	}
+	h.both(func() { require.EqualValues(t, 3, h.at("g", orders)) })
+}

@@ -164,3 +164,22 @@ func TestLoadWhileTheCleanerSwapsSegments(t *testing.T) {
 	cleaner.Wait()
 	require.NotZero(t, swaps)
 }
+
+// One that is not on disk yet when it is looked for what has expired stays, too.
+func TestExpiryWaitsForCommitsUnderWay(t *testing.T) {
+	h := newHouse(t, quiet)
+	h.commit("g", orders, 1)
+	p := h.partitions[PartitionFor("g", h.Partitions())]
+	now := h.fetch("g", orders, false).CommitTimestamp + quietRetention
+	r := simple("g", orders, 2)
+	e := newEncoder()
+	require.Empty(t, h.encode(e, "g", r.Offsets, now, -1))
+	last, err := p.commit(&r, e) // and nobody has waited for it
+	require.NoError(t, err)
+	require.EqualValues(t, 1, h.at("g", orders))
+	n, err := p.removeExpired([]string{"g"}, now)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.NoError(t, p.settle(ctx, last))
+	h.both(func() { require.EqualValues(t, 2, h.at("g", orders)) })
+}

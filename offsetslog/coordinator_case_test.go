@@ -271,6 +271,9 @@ func TestStaticMemberComesBack(t *testing.T) {
 		require.True(t, strings.HasPrefix(again.ID, "one-"))
 		require.Equal(t, a.Generation, again.Generation)
 		require.True(t, again.SkipAssignment)
+		log, err := h.dir.Partition(Topic, PartitionFor("g", h.Partitions()))
+		require.NoError(t, err)
+		require.Equal(t, log.Offsets().End, log.Offsets().Durable, "who it is must not go in a crash")
 		s := h.syncs(again.Member, nil)
 		<-s.done
 		require.Equal(t, "mine", s.assignment)
@@ -351,6 +354,64 @@ func TestWhoGivesUpJoiningIsForgotten(t *testing.T) {
 		first := h.join(JoinRequest{MemberID: a.ID})
 		h.join(JoinRequest{MemberID: b.ID}).must(t)
 		require.Len(t, first.must(t).Members, 2)
+	})
+}
+
+// A static one is waited for, as if it had been silent from then on.
+func TestStaticMemberThatGivesUpJoiningIsWaitedFor(t *testing.T) {
+	turned(t, quiet, func(t *testing.T, h *house) {
+		h.two()
+		gone, cancel := context.WithCancel(ctx)
+		j := h.joinCtx(gone, JoinRequest{InstanceID: "i", SessionTimeout: 20 * time.Second})
+		cancel()
+		<-j.done
+		members := func() int {
+			d, err := h.DescribeGroup(ctx, "g")
+			require.NoError(t, err)
+			return d.MemberCount
+		}
+		sleep(19 * time.Second)
+		require.Equal(t, 3, members())
+		sleep(time.Second)
+		require.Equal(t, 2, members())
+	})
+}
+
+// Row 370: also while the group waits for others to join.
+func TestCommitInARebalanceKeepsTheSession(t *testing.T) {
+	turned(t, quiet, func(t *testing.T, h *house) {
+		a := h.join(JoinRequest{RebalanceTimeout: 5 * time.Minute}).must(t).Member
+		<-h.syncs(a, nil).done
+		j := h.join(JoinRequest{})
+		r := simple("g", orders, 5)
+		r.Member = &a
+		for range 4 {
+			sleep(40 * time.Second)
+			require.True(t, j.waits())
+			require.NoError(t, h.Commit(ctx, r))
+		}
+	})
+}
+
+// The assignments of a generation are on disk when the next one has begun.
+func TestAssignmentsThatComeLateAreNotGivenOut(t *testing.T) {
+	turned(t, quiet, func(t *testing.T, h *house) {
+		a := h.join(JoinRequest{ClientID: "a"}).must(t).Member
+		p := h.partitions[PartitionFor("g", h.Partitions())]
+		wait, finish, err := p.sync(&SyncRequest{Group: "g", Member: a, Assignments: map[string][]byte{a.ID: []byte("late")}})
+		require.NoError(t, err)
+		b := h.join(JoinRequest{ClientID: "b"})
+		require.ErrorIs(t, (<-wait).err, ErrRebalancing)
+		finish(ctx)
+		require.Equal(t, PreparingRebalance, h.state())
+		a = h.join(JoinRequest{MemberID: a.ID}).must(t).Member
+		require.Equal(t, CompletingRebalance, h.state())
+		finish(ctx)
+		require.Equal(t, CompletingRebalance, h.state(), "of a later generation")
+		waiting := h.syncs(b.must(t).Member, nil)
+		<-h.syncs(a, map[string][]byte{b.result.ID: []byte("new")}).done
+		<-waiting.done
+		require.Equal(t, "new", waiting.assignment)
 	})
 }
 

@@ -264,3 +264,47 @@ func TestCommitRacesWithRemoval(t *testing.T) {
 	require.Equal(t, live, loaded)
 	require.NotEmpty(t, fmt.Sprint(loaded))
 }
+
+// Row 386: of a group that reads on, what it is not subscribed to, each in its time.
+func TestOffsetsOfAStableGroupExpireOneByOne(t *testing.T) {
+	opts := quiet
+	opts.Retention = time.Minute
+	turned(t, opts, func(t *testing.T, h *house) {
+		m := h.stable("g", "first")
+		commit := func(tp TopicPartition) {
+			r := simple("g", tp, 1)
+			r.Member = &m
+			require.NoError(t, h.Commit(ctx, r))
+		}
+		expires := func(want Expired) {
+			t.Helper()
+			require.NoError(t, h.Heartbeat(ctx, "g", m))
+			n, err := h.Expire(ctx)
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+		first, old, young := TopicPartition{"first", 0}, TopicPartition{"second", 0}, TopicPartition{"second", 1}
+		commit(first)
+		commit(old)
+		sleep(500 * time.Millisecond)
+		commit(young)
+		sleep(30 * time.Second)
+		expires(Expired{})
+		sleep(29*time.Second + 500*time.Millisecond)
+		expires(Expired{Offsets: 1})
+		require.EqualValues(t, -1, h.at("g", old))
+		sleep(500 * time.Millisecond)
+		expires(Expired{Offsets: 1})
+		require.EqualValues(t, -1, h.at("g", young))
+		require.EqualValues(t, 1, h.at("g", first))
+
+		m = h.join(JoinRequest{MemberID: m.ID, Protocols: consumer("third")}).must(t).Member
+		<-h.syncs(m, nil).done
+		expires(Expired{Offsets: 1})
+		h.reopen()
+		all, err := h.Fetch(ctx, FetchRequest{Group: "g"})
+		require.NoError(t, err)
+		require.Empty(t, all)
+		require.Equal(t, Stable, h.state(), "it has members")
+	})
+}

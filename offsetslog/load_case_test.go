@@ -377,3 +377,22 @@ func filesOf(t *testing.T, path string) map[string]string {
 	}))
 	return files
 }
+
+// What somebody else has appended and not synced is on disk before it is shown.
+func TestLoadSyncsWhatItShows(t *testing.T) {
+	for policy, synced := range map[seglog.SyncPolicy]bool{seglog.SyncAlways: true, seglog.SyncNever: false} {
+		h := newHouse(t, quiet)
+		log, err := h.dir.CreatePartition(Topic, PartitionFor("g", 50), nil)
+		require.NoError(t, err)
+		never := seglog.SyncNever
+		_, err = log.Append([]seglog.Record{commitRecord("g", orders, 5)}, &seglog.AppendOptions{Sync: &never})
+		require.NoError(t, err)
+		require.NoError(t, h.Store.Close())
+		opts := quiet
+		opts.Sync = policy
+		h.Store, err = Open(h.dir, opts)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, h.at("g", orders))
+		require.Equal(t, synced, log.Offsets().Durable == log.Offsets().End)
+	}
+}

@@ -174,3 +174,24 @@ func TestCSV(t *testing.T) {
 		require.Error(t, err, name)
 	}
 }
+
+// A member that joins when the group was found empty keeps it from being reset.
+func TestGroupThatWakesUpIsNotReset(t *testing.T) {
+	opts := quiet
+	var h *house
+	reads := 0
+	opts.Authorize = func(op Operation, _ string) error {
+		if op == Read {
+			if reads++; reads == 2 { // of Reset: to look, and to commit
+				_, err := h.JoinGroup(ctx, JoinRequest{Group: "g", Protocols: consumer("orders")})
+				require.NoError(t, err)
+			}
+		}
+		return nil
+	}
+	h = newHouse(t, opts)
+	h.topic(orders, 3)
+	_, err := h.Reset(ctx, ResetRequest{Group: "g", Partitions: []TopicPartition{orders}, To: ToLatest(), Execute: true})
+	require.ErrorIs(t, err, ErrNonEmptyGroup)
+	require.EqualValues(t, -1, h.at("g", orders))
+}

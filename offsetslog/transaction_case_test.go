@@ -147,3 +147,16 @@ func TestTransactionEndsForAllGroupsOfAPartition(t *testing.T) {
 		require.EqualValues(t, 2, h.at("b", orders))
 	})
 }
+
+// A transaction was aborted behind the back of the store. A new epoch counts from 0.
+func TestNewEpochOfAProducerBeginsAnew(t *testing.T) {
+	h := newHouse(t, quiet)
+	h.pending("g", Producer{7, 0}, orders, 1)
+	log, err := h.dir.Partition(Topic, PartitionFor("g", h.Partitions()))
+	require.NoError(t, err)
+	_, err = log.AbortTransaction(7, nil)
+	require.NoError(t, err)
+	h.pending("g", Producer{7, 1}, orders, 2)
+	h.endTxn("g", Producer{7, 1}, seglog.Commit)
+	h.both(func() { require.EqualValues(t, 2, h.at("g", orders)) })
+}
