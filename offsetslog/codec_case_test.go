@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Row 359
 func TestPartitionForIsKafkas(t *testing.T) {
 	for _, tt := range []struct {
 		group string
