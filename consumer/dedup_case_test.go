@@ -134,6 +134,24 @@ func TestDedupFencesTheOneBefore(t *testing.T) {
 	require.EqualValues(t, 2, d.Position())
 }
 
+// An id that comes again when it was about to be forgotten is as old as that.
+func TestDedupRemembersFromTheLastTimeAfterTheWindow(t *testing.T) {
+	turned(t, func(t *testing.T, h *house) {
+		d := h.dedup(DedupOptions{Window: time.Hour})
+		require.NoError(t, d.Done(keyed("a"), 1))
+		sleep(2 * time.Hour)
+		require.NoError(t, d.Done(keyed("a"), 2))
+		for range 2 {
+			sleep(20 * time.Minute)
+			require.Empty(t, d.Filter(keyed("a")))
+			h.reopen()
+			d = h.dedup(DedupOptions{Window: time.Hour})
+		}
+		sleep(21 * time.Minute)
+		require.Equal(t, []string{"a"}, keys(d.Filter(keyed("a"))))
+	})
+}
+
 // What the one before was about to have on disk is there before it counts.
 func TestDedupSyncsWhatItBeginsWith(t *testing.T) {
 	h := newHouse(t)

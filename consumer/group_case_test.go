@@ -236,6 +236,26 @@ func TestStaticMemberThatDoesNotPollIsWaitedFor(t *testing.T) {
 	})
 }
 
+// An answer to a call that was made in an earlier generation says nothing of this one.
+func TestAnswerAboutAFormerMembershipDoesNotEndThePresent(t *testing.T) {
+	turned(t, func(t *testing.T, h *house) {
+		h.writeN(orders, 0, 3)
+		c := h.subscribed(Options{OffsetReset: Earliest}, "orders")
+		defer h.closeConsumer(c)
+		mustPoll(t, c)
+		m, ok := c.Member()
+		require.True(t, ok)
+		for _, err := range []error{offsetslog.ErrUnknownMember, offsetslog.ErrIllegalGeneration, offsetslog.ErrFencedInstance, offsetslog.ErrRebalancing} {
+			c.noteGroupError(err, &offsetslog.Member{ID: m.ID, Generation: m.Generation - 1})
+		}
+		require.NoError(t, c.CommitSync(ctx, nil))
+		require.Empty(t, poll(t, c))
+		after, ok := c.Member()
+		require.True(t, ok)
+		require.Equal(t, m, after)
+	})
+}
+
 // K088: a member of an earlier generation commits nothing.
 func TestCommitOfAFormerGenerationIsRefused(t *testing.T) {
 	turned(t, func(t *testing.T, h *house) {

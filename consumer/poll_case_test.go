@@ -1,8 +1,11 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -565,4 +568,54 @@ func TestCloseEndsRecordsAtThePresentOne(t *testing.T) {
 		require.NoError(t, <-closed)
 		require.EqualValues(t, 1, h.committed(orders), "which is done")
 	})
+}
+
+// What was read of a partition that has gone meanwhile is not delivered.
+func TestPartitionThatGoesTakesWhatWasReadAlong(t *testing.T) {
+	h := newHouse(t)
+	h.write(orders, "a", "b")
+	c := h.assigned(h.grouped(Options{OffsetReset: Earliest, ManualCommit: true, MaxPollRecords: 1}), orders)
+	defer h.closeConsumer(c)
+	mustPoll(t, c)
+	f, ok := c.readable(c.mu.order[0])
+	require.True(t, ok)
+	require.NoError(t, c.read(&f, 1))
+	require.Len(t, f.records, 1)
+	require.NoError(t, c.Assign(ctx))
+	_, ok, err := c.accept(f)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.False(t, c.move(f))
+	require.False(t, c.holds(f))
+}
+
+// A checksum says nothing about offsets that its writer has got wrong.
+func TestRecordsOutsideOfTheirBatchAreNotDelivered(t *testing.T) {
+	h := newHouse(t)
+	h.topic("orders", 1)
+	b := record.NewBuilder(record.BuilderOptions{Codec: record.Gzip})
+	for _, v := range []string{"a", "b", "c"} {
+		require.NoError(t, b.Append(record.Record{Value: []byte(v)}))
+	}
+	raw, err := b.Build()
+	require.NoError(t, err)
+	raw = bytes.Clone(raw)
+	binary.BigEndian.PutUint32(raw[23:], 1) // last offset delta: the third is one too many
+	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
+	_, err = h.log(orders).AppendReplicated(raw, nil)
+	require.NoError(t, err)
+	h.write(orders, "d")
+	c := h.assigned(earliest, orders)
+	defer h.closeConsumer(c)
+	var got []string
+	for len(got) < 3 {
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		batches, err := c.Poll(short)
+		cancel()
+		if err != nil {
+			require.ErrorIs(t, err, record.ErrInvalid)
+		}
+		got = append(got, values(batches)...)
+	}
+	require.Equal(t, []string{"a", "b", "d"}, got, "which has the offset that c claimed")
 }

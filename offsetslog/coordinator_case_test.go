@@ -520,6 +520,14 @@ func sortedByID(members []Subscriber) (ids []string) {
 	return ids
 }
 
+// Static members are in the order of their instance ids, which stay when their ids change.
+func TestAssignorsKnowStaticMembersByTheirInstance(t *testing.T) {
+	members := []Subscriber{{"a", "2", []string{"t"}}, {"b", "1", []string{"t"}}, {"0", "", []string{"t"}}}
+	for _, assign := range []Assignor{AssignRange, AssignRoundRobin} {
+		require.Equal(t, map[string][]TopicPartition{"b": {{"t", 0}}, "a": {{"t", 1}}, "0": {{"t", 2}}}, assign(members, map[string]int32{"t": 3}))
+	}
+}
+
 func TestAssignEncodesForEveryMember(t *testing.T) {
 	r := JoinResult{Members: []JoinedMember{{ID: "a", Metadata: consumer("t")[0].Metadata}, {ID: "b", Metadata: consumer("t")[0].Metadata}}}
 	encoded, err := r.Assign(AssignRange, map[string]int32{"t": 2})

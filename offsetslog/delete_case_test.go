@@ -308,3 +308,19 @@ func TestOffsetsOfAStableGroupExpireOneByOne(t *testing.T) {
 		require.Equal(t, Stable, h.state(), "it has members")
 	})
 }
+
+// A member whose subscription cannot be decoded may be subscribed to any topic, whatever
+// the others are.
+func TestOneUnknownSubscriptionMayBeToAnything(t *testing.T) {
+	protocol := RangeProtocol
+	known := MemberValue{ID: "a", Subscription: Subscription{Topics: []string{"other"}, Generation: -1}.AppendTo(nil)}
+	unknown := MemberValue{ID: "b", Subscription: []byte{1}}
+	v := GroupValue{ProtocolType: ConsumerProtocol, Protocol: &protocol, Members: []MemberValue{known}}
+	g := &group{classic: loadedGroup(v)}
+	require.False(t, g.isSubscribed("t"))
+	require.True(t, g.isSubscribed("other"))
+	v.Members = append(v.Members, unknown)
+	g.classic = loadedGroup(v)
+	require.True(t, g.isSubscribed("t"))
+	require.Nil(t, g.expiryBase(), "and so nothing expires")
+}

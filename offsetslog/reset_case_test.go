@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seglog/seglog"
 )
 
 // Rows 413 and 414. That a time without a zone is UTC, row 415, is a matter of logtool.
@@ -194,4 +196,38 @@ func TestGroupThatWakesUpIsNotReset(t *testing.T) {
 	_, err := h.Reset(ctx, ResetRequest{Group: "g", Partitions: []TopicPartition{orders}, To: ToLatest(), Execute: true})
 	require.ErrorIs(t, err, ErrNonEmptyGroup)
 	require.EqualValues(t, -1, h.at("g", orders))
+}
+
+// The id of the topic is that of the commit before.
+func TestResetKeepsTheTopicID(t *testing.T) {
+	h := newHouse(t, quiet)
+	h.topic(orders, 3)
+	r := simple("g", orders, 2)
+	r.Offsets[0].TopicID = [16]byte{1, 2}
+	r.Offsets[0].LeaderEpoch = -7
+	require.NoError(t, h.Commit(ctx, r))
+	require.EqualValues(t, -1, h.fetch("g", orders, false).LeaderEpoch, "there is no such epoch")
+	_, err := h.Reset(ctx, ResetRequest{Group: "g", To: ToEarliest(), Execute: true})
+	require.NoError(t, err)
+	require.Equal(t, [16]byte{1, 2}, h.fetch("g", orders, false).TopicID)
+}
+
+// What is not replicated cannot be read, and nobody is behind it.
+func TestLagEndsAtTheHighWatermark(t *testing.T) {
+	h := newHouse(t, quiet)
+	h.close()
+	replicated := h.dirs.Log
+	replicated.Replicated = true
+	h.dirs.Topics = map[string]seglog.Options{orders.Topic: replicated}
+	h.open()
+	log := h.topic(orders, 10)
+	log.SetHighWatermark(6)
+	h.commit("g", orders, 4)
+	lags, err := h.Lags(ctx, "g")
+	require.NoError(t, err)
+	require.EqualValues(t, 6, lags[0].End)
+	require.EqualValues(t, 2, lags[0].Lag)
+	rows, err := h.Reset(ctx, ResetRequest{Group: "g", To: ToLatest()})
+	require.NoError(t, err)
+	require.EqualValues(t, 6, rows[0].Offset)
 }
