@@ -276,6 +276,23 @@ func TestTopicIsNotOpenedWithRetention(t *testing.T) {
 	require.Equal(t, own, Configure(own), "settings that are there are kept")
 }
 
+func TestDirThatIsReadOnlyIsLookedAt(t *testing.T) {
+	h := newHouseOnDisk(t, quiet)
+	h.commit("g", orders, 5)
+	h.close()
+	dir, err := seglog.OpenDir(h.path, Configure(seglog.DirOptions{ReadOnly: true}))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, dir.Close()) }()
+	_, err = Open(dir, quiet)
+	require.ErrorIs(t, err, seglog.ErrReadOnly)
+	s, err := OpenReadOnly(dir, 50, quiet)
+	require.NoError(t, err)
+	f, err := s.Fetch(ctx, FetchRequest{Group: "g"})
+	require.NoError(t, err)
+	require.EqualValues(t, 5, f[0].Offset)
+	require.NoError(t, s.Close())
+}
+
 func TestNumberOfPartitionsStays(t *testing.T) {
 	h := newHouse(t, quiet)
 	require.EqualValues(t, 50, h.Partitions())

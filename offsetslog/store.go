@@ -188,7 +188,11 @@ const defaultPartitions = 50
 // open finds out how many partitions there are. The last one is made first and at
 // once, so that it always tells how many; the others when they are first written to.
 func (s *Store) open() error {
-	if p := s.dir.TopicOptions(Topic).CleanupPolicy; !p.Compacts() || p.Deletes() {
+	topic := s.dir.TopicOptions(Topic)
+	if topic.ReadOnly {
+		return fmt.Errorf("%w: see OpenReadOnly", seglog.ErrReadOnly)
+	}
+	if p := topic.CleanupPolicy; !p.Compacts() || p.Deletes() {
 		return &seglog.OptionError{Field: "CleanupPolicy of " + Topic, Value: p.String(), Want: seglog.CleanupCompact.String()}
 	}
 	exists := map[int32]bool{}

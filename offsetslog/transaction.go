@@ -141,8 +141,10 @@ func (p *partition) mayCommitTransactionalLocked(r *TransactionalCommitRequest) 
 // EndTransaction ends the transaction of a producer in the partition of a group, and
 // returns when that is on disk: the offsets that it has committed count now, each unless
 // a later one was committed meanwhile, or are dropped. Other groups of the partition are
-// part of the transaction, too. The coordinator's epoch is that of who coordinates
-// transactions; 0 for a lone one. Errors are those of seglog.Log.EndTransaction.
+// part of the transaction, too. That is the only way to end one: of a marker that somebody
+// appends to the log itself, as Log.AbortTransaction does, a Store learns when it is opened
+// again. The coordinator's epoch is that of who coordinates transactions; 0 for a lone one.
+// Errors are those of seglog.Log.EndTransaction.
 func (s *Store) EndTransaction(ctx context.Context, group string, producer Producer, result seglog.TransactionResult, coordinatorEpoch int32) error {
 	p, err := s.group(ctx, Read, group)
 	if err != nil {
