@@ -294,10 +294,11 @@ type resetTable struct {
 	table  *Table
 	rows   int
 	failed int
+	damage bool // is why, for some
 }
 
 func (d *offsetsDir) resetTable(flags *resetFlags) *resetTable {
-	return &resetTable{d, flags, d.app.Out.Table(Left("GROUP"), Left("TOPIC"), Right("PARTITION"), Right("OLD"), Right("NEW"), Right("LAG")), 0, 0}
+	return &resetTable{d, flags, d.app.Out.Table(Left("GROUP"), Left("TOPIC"), Right("PARTITION"), Right("OLD"), Right("NEW"), Right("LAG")), 0, 0, false}
 }
 
 func (t *resetTable) reset(ctx context.Context, r offsetslog.ResetRequest) error {
@@ -317,6 +318,7 @@ func (t *resetTable) reset(ctx context.Context, r offsetslog.ResetRequest) error
 	for _, row := range rows {
 		if t.rows++; row.Err != nil {
 			t.failed++
+			t.damage = t.damage || isDamage(row.Err)
 		}
 		if err := t.row(r.Group, row); err != nil {
 			return err
@@ -357,7 +359,11 @@ func (t *resetTable) end(err error) error {
 		t.app.sayf("nothing was changed (dry run); --execute does it")
 	}
 	if t.failed > 0 {
-		return NotFoundf("%s left as %s", plural(int64(t.failed), "offset is", "offsets are"), map[bool]string{true: "it is", false: "they are"}[t.failed == 1])
+		tell := NotFoundf
+		if t.damage {
+			tell = Damagef
+		}
+		return tell("%s left as %s", plural(int64(t.failed), "offset is", "offsets are"), map[bool]string{true: "it is", false: "they are"}[t.failed == 1])
 	}
 	return nil
 }
