@@ -254,18 +254,9 @@ func (l *Log) listAbortedAlone(s *segment.Segment) error {
 
 // findAborted finds the transactions that are aborted by markers in a segment.
 func (l *Log) findAborted(set *segmentSet, s *segment.Segment) ([]segment.AbortedTxn, error) {
-	m, err := producerstate.New(l.dir, producerstate.Options{
-		FS: l.opts.FS, ReadOnly: true, ProducerIDExpiration: l.opts.ProducerIDExpiration.Milliseconds(),
-	})
-	if err != nil {
-		return nil, err
-	}
 	segments, base, upper := set.slice(), s.Base(), l.upperOf(set.after(s.Base()))
-	r, err := m.TruncateAndReload(below(segments, base), base, time.Now().UnixMilli())
+	m, err := l.producersAt(segments, base)
 	if err != nil {
-		return nil, err
-	}
-	if err := l.replay(segments, r.From, base, m.Apply); err != nil {
 		return nil, err
 	}
 	var txns []segment.AbortedTxn
@@ -274,6 +265,26 @@ func (l *Log) findAborted(set *segmentSet, s *segment.Segment) ([]segment.Aborte
 		m.Apply(b)
 	})
 	return txns, err
+}
+
+// producersAt is what was known of producers at the base of one of the segments of the
+// log: from the newest snapshot that is not above, and from the log behind it.
+func (l *Log) producersAt(segments []*segment.Segment, base int64) (*producerstate.Manager, error) {
+	m, err := producerstate.New(l.dir, producerstate.Options{
+		FS: l.opts.FS, ReadOnly: true, ProducerIDExpiration: l.opts.ProducerIDExpiration.Milliseconds(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.TruncateAndReload(below(segments, base), base, time.Now().UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	if err := l.replay(segments, r.From, base, m.Apply); err != nil {
+		return nil, err
+	}
+	m.Advance(base)
+	return m, nil
 }
 
 // checkProducerLocked judges a batch that is to be written at its offsets. append

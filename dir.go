@@ -644,11 +644,12 @@ func (d *Dir) isSound() bool {
 	return true
 }
 
-// closedWell reports whether the log was closed and has its mark.
+// closedWell reports whether the log was closed and has its mark, and a broker would find
+// its producers.
 func (l *Log) closedWell() bool {
 	l.state.Lock()
 	defer l.state.Unlock()
-	return l.closed.Load() && l.state.Clean != nil
+	return l.closed.Load() && l.state.Clean != nil && !l.undescribed
 }
 
 // inParallel calls do for 0 to n-1, a few at a time, and returns when all have

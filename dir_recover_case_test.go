@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seglog/seglog"
 	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/logtest"
 )
 
@@ -332,4 +334,76 @@ func TestWhatCompactionHasEmptiedIsNotTakenForLost(t *testing.T) {
 			require.Empty(t, stats(t, l).Recovery.SetAside)
 		})
 	}
+}
+
+// A broker that finds a log directory marked as cleanly shut down, and in a log not a
+// single snapshot, takes it that there are no producers: it would not know a batch that is
+// sent again, and show what belongs to an open transaction.
+func TestADirIsNotMarkedCleanIfABrokerWouldForgetProducers(t *testing.T) {
+	closed := func(t *testing.T, disk *logtest.Disk, use func(l *seglog.Log)) (clean bool) {
+		o := manual
+		o.FS = disk.FS()
+		d := openDir(t, "logs", o)
+		l, err := d.CreatePartition("a", 0, nil)
+		require.NoError(t, err)
+		(&writer{t: t, log: l, id: 7, txn: true}).send(3)
+		use(l)
+		require.NoError(t, d.Close())
+		_, err = disk.FS().Stat("logs/.kafka_cleanshutdown")
+		list, lerr := producerstate.List(disk.FS(), "logs/a-0")
+		require.NoError(t, lerr)
+		if err == nil {
+			require.NotEmpty(t, list)
+		}
+		return err == nil
+	}
+	t.Run("a full disk", func(t *testing.T) {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		require.False(t, closed(t, disk, func(*seglog.Log) {
+			disk.Fail(logtest.Calls{Kind: logtest.Write, Name: "*.snapshot*", Nth: 1}, syscall.ENOSPC)
+		}))
+		o := manual
+		o.FS = disk.FS()
+		d := openDir(t, "logs", o)
+		require.Equal(t, int64(0), stable(t, partition(t, d, "a", 0)))
+		require.NoError(t, d.Close())
+		_, err := disk.FS().Stat("logs/.kafka_cleanshutdown")
+		require.NoError(t, err)
+	})
+	t.Run("an older one is there", func(t *testing.T) {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		require.True(t, closed(t, disk, func(l *seglog.Log) {
+			roll(t, l)
+			eventually(t, func() bool {
+				_, err := disk.FS().Stat("logs/a-0/00000000000000000003.snapshot")
+				return err == nil
+			})
+			plain(t, l, 1)
+			disk.Fail(logtest.Calls{Kind: logtest.Write, Name: "*.snapshot*", Nth: 1}, syscall.ENOSPC)
+		}))
+	})
+	t.Run("all records deleted", func(t *testing.T) {
+		require.True(t, closed(t, logtest.NewDisk(logtest.DiskOptions{}), func(l *seglog.Log) {
+			require.NoError(t, l.DeleteBefore(3))
+		}))
+	})
+}
+
+// The high watermark of a replica is where the checkpoint has it, as on a broker.
+func TestAReplicaFindsItsHighWatermark(t *testing.T) {
+	o := manual
+	o.Log.Replicated = true
+	dir := t.TempDir()
+	d := openDir(t, dir, o)
+	l := create(t, d, "a", 0)
+	plain(t, l, 5)
+	_, err := l.SetHighWatermark(3)
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	d = openDir(t, dir, o)
+	require.Equal(t, int64(3), partition(t, d, "a", 0).HighWatermark())
+	require.NoError(t, d.Close())
+	writeFile(t, filepath.Join(dir, "replication-offset-checkpoint"), []byte("0\n1\na 0 900\n"))
+	d = openDir(t, dir, o)
+	require.Equal(t, int64(5), partition(t, d, "a", 0).HighWatermark(), "no further than the log")
 }

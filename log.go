@@ -131,6 +131,7 @@ type Log struct {
 	// guards snapshotsUnnamed: the names of some that were written may not be on disk.
 	snapshotting     sync.Mutex
 	snapshotsUnnamed bool
+	undescribed      bool // closed without any snapshot, though it has producers
 
 	locks []io.Closer
 	own   io.Closer // the one of them that is for this directory alone; nil in a Dir
@@ -218,8 +219,12 @@ func (l *Log) closeLocked() error {
 		errs = append(errs, s.Retire())
 	}
 	if !l.opts.ReadOnly && !failed && l.append.hasProducers {
-		// On a full disk there is none: the next open reads more of the log.
-		if _, err := l.append.producers.Take(l.end.Load(), true); !vfs.IsNoSpace(err) {
+		// On a full disk there is none: the next open reads more of the log. A broker
+		// does not look for producers if there is none at all.
+		_, err := l.append.producers.Take(l.end.Load(), true)
+		_, found := l.append.producers.LatestSnapshot()
+		l.undescribed = !found
+		if !vfs.IsNoSpace(err) {
 			errs = append(errs, err)
 		}
 	}

@@ -5,12 +5,15 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/logtest"
 	"github.com/seglog/seglog/record"
 )
@@ -392,5 +395,137 @@ func TestDeletingItsRecordsDoesNotForgetAProducer(t *testing.T) {
 		require.True(t, at.Duplicate, "round %d", i)
 		require.NoError(t, killed.Close())
 		require.NoError(t, l.Close())
+	}
+}
+
+// A snapshot that could not be written when the log rolled is made up for before the
+// records that it speaks of are removed: in the same run of the program and in the next,
+// whether the log is closed or killed then.
+func TestASnapshotThatCouldNotBeWrittenIsMadeUpFor(t *testing.T) {
+	lives := map[string]func(t *testing.T, l *seglog.Log, disk *logtest.Disk, opts seglog.Options) *logtest.Disk{
+		"removed, closed": func(t *testing.T, l *seglog.Log, disk *logtest.Disk, opts seglog.Options) *logtest.Disk {
+			require.NoError(t, l.DeleteBefore(3))
+			require.NoError(t, l.Close())
+			return disk
+		},
+		"removed, killed": func(t *testing.T, l *seglog.Log, disk *logtest.Disk, opts seglog.Options) *logtest.Disk {
+			require.NoError(t, l.DeleteBefore(3))
+			return disk.Kill()
+		},
+		"closed, removed, killed": func(t *testing.T, l *seglog.Log, disk *logtest.Disk, opts seglog.Options) *logtest.Disk {
+			plain(t, l, 2)
+			require.NoError(t, l.Close())
+			l = openLog(t, "log", opts)
+			require.NoError(t, l.DeleteBefore(3))
+			plain(t, l, 1)
+			return disk.Kill()
+		},
+		"killed, removed, killed": func(t *testing.T, l *seglog.Log, disk *logtest.Disk, opts seglog.Options) *logtest.Disk {
+			plain(t, l, 2)
+			disk = disk.Kill()
+			opts.FS = disk.FS()
+			l = openLog(t, "log", opts)
+			require.NoError(t, l.DeleteBefore(3))
+			return disk.Kill()
+		},
+	}
+	for name, live := range lives {
+		for _, kind := range []logtest.Kind{logtest.Create, logtest.Write, logtest.Sync, logtest.Rename} {
+			for _, errno := range []error{syscall.EIO, syscall.ENOSPC} {
+				t.Run(fmt.Sprintf("%s, %s: %s", name, kind, errno), func(t *testing.T) {
+					disk := logtest.NewDisk(logtest.DiskOptions{})
+					opts := small
+					opts.FS = disk.FS()
+					l := openLog(t, "log", opts)
+					w := &writer{t: t, log: l, id: 7, txn: true}
+					w.send(3)
+					disk.Fail(logtest.Calls{Kind: kind, Name: "*.snapshot*", Nth: 1}, errno)
+					roll(t, l)
+					eventually(t, func() bool { return disk.Failed() == 1 })
+					disk = live(t, l, disk, opts)
+					opts.FS = disk.FS()
+					l = openLog(t, "log", opts)
+					at, err := l.Append(recent(3), &seglog.AppendOptions{Producer: &seglog.Producer{ID: 7, Transactional: true}})
+					require.NoError(t, err)
+					require.True(t, at.Duplicate)
+					open, err := l.Transactions()
+					require.NoError(t, err)
+					require.Len(t, open, 1)
+				})
+			}
+		}
+	}
+}
+
+// 231: what was not put on disk about producers holds up the recovery point, and is
+// tried again.
+func TestTheRecoveryPointWaitsForTheSnapshots(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := small
+	opts.FS = disk.FS()
+	l := openLog(t, "log", opts)
+	w := &writer{t: t, log: l, id: 7}
+	point := func() int64 {
+		state, err := checkpoint.ReadState(disk.FS(), "log/seglog.state")
+		require.NoError(t, err)
+		return state.RecoveryPoint
+	}
+	for range 3 {
+		before := disk.Failed()
+		disk.Fail(logtest.Calls{Kind: logtest.Sync, Name: "*.snapshot*", Nth: 1}, syscall.EIO)
+		w.send(1)
+		roll(t, l)
+		eventually(t, func() bool { return disk.Failed() > before })
+		require.Zero(t, point())
+	}
+	disk.Heal()
+	w.send(1)
+	roll(t, l)
+	eventually(t, func() bool { return point() == 4 })
+	list, err := producerstate.List(disk.FS(), "log")
+	require.NoError(t, err)
+	require.Equal(t, span(1, 4), list)
+}
+
+// 257: when all segments have expired it is the snapshot of the one begun in their place
+// that knows their producers, and without it they stay.
+func TestNothingIsRemovedBeforeItsProducersAreWrittenDown(t *testing.T) {
+	for _, failing := range []bool{false, true} {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		opts := small
+		opts.FS, opts.RetentionTime = disk.FS(), time.Millisecond
+		l := openLog(t, "log", opts)
+		w := &writer{t: t, log: l, id: 7}
+		old := func() {
+			records := []seglog.Record{{Timestamp: time.Now().Add(-time.Hour).UnixMilli()}}
+			_, err := l.Append(records, &seglog.AppendOptions{Producer: &seglog.Producer{ID: w.id, Sequence: w.seq}})
+			require.NoError(t, err)
+			w.seq++
+		}
+		for base := int64(1); base <= 2; base++ {
+			old()
+			roll(t, l)
+			eventually(t, func() bool { _, err := disk.ReadFile(fmt.Sprintf("log/%020d.snapshot", base)); return err == nil })
+		}
+		old()
+		if failing {
+			disk.Fail(logtest.Calls{Kind: logtest.Write, Name: "*3.snapshot*"}, syscall.EIO)
+			_, err := l.ApplyRetention(t.Context())
+			require.ErrorIs(t, err, syscall.EIO)
+			_, err = disk.ReadFile("log/00000000000000000000.log")
+			require.NoError(t, err)
+			disk.Heal()
+		}
+		res, err := l.ApplyRetention(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, int64(3), res.Start)
+		list, err := producerstate.List(disk.FS(), "log")
+		require.NoError(t, err)
+		require.Equal(t, []int64{3}, list)
+		opts.FS = disk.Kill().FS()
+		l = openLog(t, "log", opts)
+		at, err := l.Append(recent(1), &seglog.AppendOptions{Producer: &seglog.Producer{ID: 7, Sequence: 2}})
+		require.NoError(t, err)
+		require.True(t, at.Duplicate)
 	}
 }

@@ -277,17 +277,14 @@ func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResul
 // and then off the disk. The log start needs not be on disk before: where the
 // first segment starts, it is at least. It returns how many were removed.
 func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, error) {
-	// Producers whose last records go are in the snapshot of the first segment that
-	// stays, and from now on nowhere else. Without room on the disk there is none: to
-	// make room comes first.
-	stays := l.upperOf(l.set.Load().after(gone[len(gone)-1].Base()))
-	if err := l.writeSnapshots(stays); err != nil && !vfs.IsNoSpace(err) {
-		return 0, err
+	// If all go the one that is begun in their place has its snapshot before they are
+	// removed, see there. Without room on the disk there is none: to make room comes first.
+	if stays := l.set.Load().after(gone[len(gone)-1].Base()); stays != nil {
+		if err := l.secureProducers(stays.Base()); err != nil && !vfs.IsNoSpace(err) {
+			return 0, err
+		}
 	}
 	n, err := l.detachOldest(gone, activeSize)
-	if serr := l.writeSnapshots(l.set.Load().first().Base()); !vfs.IsNoSpace(serr) { // of the one begun in place of the last
-		err = errors.Join(err, serr)
-	}
 	l.undeleted = append(l.undeleted, gone[:n]...)
 	if n > 0 {
 		l.raiseStart(l.start.Load())
@@ -299,16 +296,29 @@ func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, erro
 // that what is on disk has no hole. Those that a failure leaves are closed, and removed
 // the next time; it is put on disk that the log begins behind them. maintain is held.
 func (l *Log) removeUndeleted() error {
-	for len(l.undeleted) > 0 {
+	if len(l.undeleted) == 0 {
+		return nil
+	}
+	start := l.set.Load().first().Base()
+	err := l.writeSnapshots(start)
+	full := vfs.IsNoSpace(err)
+	if full {
+		err = nil
+	}
+	for err == nil && len(l.undeleted) > 0 {
 		s := l.undeleted[0]
-		if err := errors.Join(l.discard(s), l.removeSnapshot(s.Base())); err != nil {
-			for _, s := range l.undeleted {
-				err = errors.Join(err, s.Retire())
-			}
-			start := l.set.Load().first().Base()
-			return errors.Join(err, l.changeState(func(st *checkpoint.State) { st.LogStartOffset = max(st.LogStartOffset, start) }))
+		if err = errors.Join(l.discard(s), l.removeSnapshot(s.Base())); err == nil {
+			l.undeleted = l.undeleted[1:]
 		}
-		l.undeleted = l.undeleted[1:]
+	}
+	if err != nil {
+		for _, s := range l.undeleted {
+			err = errors.Join(err, s.Retire())
+		}
+		return errors.Join(err, l.changeState(func(st *checkpoint.State) { st.LogStartOffset = max(st.LogStartOffset, start) }))
+	}
+	if full { // there is room now, or will be: the next flush tries again
+		_ = l.writeSnapshots(start)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package seglog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/segment"
 )
@@ -122,7 +124,7 @@ func (l *Log) captureProducersLocked(base int64) bool {
 	}
 	s := l.append.producers.Capture(base)
 	if s != nil {
-		l.append.snapshots = append(l.append.snapshots, s)
+		l.oweSnapshotLocked(s)
 	}
 	return s != nil
 }
@@ -357,47 +359,87 @@ func (l *Log) flushSealedOnce() (base int64, done bool, err error) {
 
 // writeSnapshots writes the producer snapshots that rolls up to a base offset have
 // captured, and returns when they are on disk, their names too. Later ones, which may
-// come as fast as they can be written, are left to the flush of their rolls. One that
-// cannot be written costs time at an open after a crash, and is not tried again.
+// come as fast as they can be written, are left to the flush of their rolls. What cannot
+// be written is tried again the next time, and keeps no other from it.
 func (l *Log) writeSnapshots(upTo int64) error {
-	for more := true; more; {
+	var errs []error
+	for after, more := int64(-1), true; more; {
 		var err error
-		if more, err = l.writeSnapshot(upTo); err != nil {
-			return err
-		}
+		after, more, err = l.writeSnapshot(after, upTo)
+		errs = append(errs, err)
 	}
 	l.snapshotting.Lock()
 	defer l.snapshotting.Unlock()
-	if !l.snapshotsUnnamed {
-		return nil
+	if l.snapshotsUnnamed {
+		err := l.opts.FS.SyncDir(l.dir)
+		l.snapshotsUnnamed = err != nil
+		errs = append(errs, err)
 	}
-	err := l.opts.FS.SyncDir(l.dir)
-	l.snapshotsUnnamed = err != nil
-	return err
+	return errors.Join(errs...)
 }
 
-// writeSnapshot writes the first of them, and reports whether there was one. Nobody
-// waits longer for the lock than for one file: who needs few is not held up by who
-// writes many.
-func (l *Log) writeSnapshot(upTo int64) (bool, error) {
+// writeSnapshot writes the first of them that lies above an offset, and returns where
+// that is and whether there was one. Nobody waits longer for the lock than for one file:
+// who needs few is not held up by who writes many.
+func (l *Log) writeSnapshot(after, upTo int64) (at int64, more bool, err error) {
 	l.snapshotting.Lock()
 	defer l.snapshotting.Unlock()
 	l.append.Lock()
-	if len(l.append.snapshots) == 0 || l.append.snapshots[0].Offset() > upTo {
+	i := slices.IndexFunc(l.append.snapshots, func(s *producerstate.Snapshot) bool { return s.Offset() > after })
+	if i < 0 || l.append.snapshots[i].Offset() > upTo {
 		l.append.Unlock()
-		return false, nil
+		return after, false, nil
 	}
-	s := l.append.snapshots[0]
-	l.append.snapshots = l.append.snapshots[1:]
+	s := l.append.snapshots[i]
+	l.append.snapshots = slices.Delete(l.append.snapshots, i, i+1)
 	l.append.Unlock()
-	if err := s.Write(true); err != nil {
-		return false, err
-	}
+	err = s.Write(true)
 	l.append.Lock()
 	defer l.append.Unlock()
-	_, err := l.append.producers.Publish(s)
-	l.snapshotsUnnamed = l.snapshotsUnnamed || err == nil
-	return err == nil, err
+	published := false
+	if err == nil {
+		published, err = l.append.producers.Publish(s)
+	}
+	l.snapshotsUnnamed = l.snapshotsUnnamed || published
+	if err != nil && l.append.producers.Current(s) {
+		l.oweSnapshotLocked(s)
+	}
+	return s.Offset(), true, err
+}
+
+// oweSnapshotLocked has a snapshot written by the next flush. append is held.
+func (l *Log) oweSnapshotLocked(s *producerstate.Snapshot) {
+	at, found := slices.BinarySearchFunc(l.append.snapshots, s.Offset(), func(o *producerstate.Snapshot, offset int64) int {
+		return cmp.Compare(o.Offset(), offset)
+	})
+	if !found {
+		l.append.snapshots = slices.Insert(l.append.snapshots, at, s)
+	}
+}
+
+// secureProducers comes before the segments below the base of another are removed: of
+// producers whose last records go, the snapshot there is all that is left. One that is
+// missing, because it could not be written when the log rolled, is made anew. maintain
+// is held.
+func (l *Log) secureProducers(base int64) error {
+	l.append.Lock()
+	// Those below are of no use any more.
+	l.append.snapshots = slices.DeleteFunc(l.append.snapshots, func(s *producerstate.Snapshot) bool { return s.Offset() < base })
+	owed := len(l.append.snapshots) > 0 && l.append.snapshots[0].Offset() == base
+	missing := l.append.hasProducers && !owed && !l.append.producers.HasSnapshot(base)
+	l.append.Unlock()
+	if missing {
+		m, err := l.producersAt(l.set.Load().slice(), base)
+		if err != nil {
+			return err
+		}
+		l.append.Lock()
+		if s := l.append.producers.CaptureOf(m); s != nil {
+			l.oweSnapshotLocked(s)
+		}
+		l.append.Unlock()
+	}
+	return l.writeSnapshots(base)
 }
 
 func (l *Log) moveRecoveryPoint(base int64, producers bool) error {

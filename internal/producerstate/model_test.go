@@ -192,6 +192,13 @@ func (m *model) saved() map[int64]modelProducer {
 	return saved
 }
 
+// noteLatest: what was written down last, if it is still there.
+func (m *model) noteLatest() {
+	if len(m.snapshots) > 0 {
+		m.lastSnapshot = slices.Max(slices.Collect(maps.Keys(m.snapshots)))
+	}
+}
+
 // reload makes the state that of a log that ends at end, and returns from where
 // on the log was needed.
 func (m *model) reload(end int64) (from int64, damaged int) {
@@ -199,7 +206,7 @@ func (m *model) reload(end int64) (from int64, damaged int) {
 	m.log = slices.DeleteFunc(m.log, func(b Batch) bool { return b.LastOffset >= end })
 	if end == m.end {
 		m.below(m.start)
-		m.lastSnapshot = m.latest(m.start)
+		m.noteLatest()
 		return end, 0
 	}
 	from = m.latest(m.start)
@@ -460,10 +467,7 @@ func (x *modelTest) moveStart(t *rapid.T) {
 	x.start = rapid.Int64Range(x.start, x.end).Draw(t, "start")
 	x.m.OnLogStart(x.start)
 	x.below(x.start)
-	x.lastSnapshot = x.latest(x.start)
-	if len(x.snapshots) > 0 {
-		x.lastSnapshot = slices.Max(slices.Collect(maps.Keys(x.snapshots)))
-	}
+	x.noteLatest()
 	x.log = slices.DeleteFunc(x.log, func(b Batch) bool { return b.LastOffset < x.start })
 }
 

@@ -145,10 +145,12 @@ func (m *Manager) TruncateFullyAndStartAt(offset int64) error {
 // OnLogStart is called when the log start has moved up to offset. Producers and
 // open transactions stay, even if all that they wrote is gone: a producer must
 // carry on where it was.
+//
+// Kafka takes no snapshot at the log start then, if there is none: what it knows of
+// producers is gone when it is started again.
 func (m *Manager) OnLogStart(offset int64) {
 	m.unreplicated.below(offset)
 	m.end = max(m.end, offset)
-	m.lastSnapshot = offset
 	if latest, ok := m.LatestSnapshot(); ok {
 		m.lastSnapshot = latest
 	}

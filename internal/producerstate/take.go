@@ -36,16 +36,34 @@ func (m *Manager) Capture(offset int64) *Snapshot {
 	if m.end <= m.lastSnapshot || m.opts.ReadOnly {
 		return nil
 	}
-	data := appendHeader(make([]byte, 0, headerSize+len(m.all)*entrySize), len(m.all))
-	for _, p := range m.all {
+	return m.captured(m)
+}
+
+// CaptureOf is Capture of another Manager of the same log, for a snapshot at its end that
+// is missing, if there is anything to be said in it. Whatever it holds, the end of m does
+// not move.
+func (m *Manager) CaptureOf(other *Manager) *Snapshot {
+	if other.IsEmpty() || m.opts.ReadOnly {
+		return nil
+	}
+	return m.captured(other)
+}
+
+func (m *Manager) captured(of *Manager) *Snapshot {
+	data := appendHeader(make([]byte, 0, headerSize+len(of.all)*entrySize), len(of.all))
+	for _, p := range of.all {
 		data = appendEntry(data, p.entry())
 	}
 	seal(data)
 	return &Snapshot{
-		offset: m.end, generation: m.generation, data: data,
-		fs: m.opts.FS, path: filepath.Join(m.dir, layout.SnapshotName(m.end)),
+		offset: of.end, generation: m.generation, data: data,
+		fs: m.opts.FS, path: filepath.Join(m.dir, layout.SnapshotName(of.end)),
 	}
 }
+
+// Current reports whether the log was not truncated since a snapshot was captured. One
+// that could not be written may be tried again then.
+func (m *Manager) Current(s *Snapshot) bool { return s.generation == m.generation }
 
 // Write writes the snapshot under a temporary name, and makes its content durable
 // if sync is set. Without, a power loss may leave a snapshot that does not parse,
@@ -71,7 +89,7 @@ func (m *Manager) Publish(s *Snapshot) (published bool, err error) {
 	}
 	s.written = false
 	temp := s.path + layout.TempSuffix
-	if s.generation != m.generation {
+	if !m.Current(s) {
 		return false, m.opts.FS.Remove(temp)
 	}
 	if err := m.opts.FS.Rename(temp, s.path); err != nil {
@@ -103,6 +121,12 @@ func (m *Manager) Take(offset int64, sync bool) (taken bool, err error) {
 
 // Snapshots returns the offsets of the snapshots, growing. The caller owns them.
 func (m *Manager) Snapshots() []int64 { return slices.Clone(m.snapshots) }
+
+// HasSnapshot reports whether there is a snapshot at offset.
+func (m *Manager) HasSnapshot(offset int64) bool {
+	_, found := slices.BinarySearch(m.snapshots, offset)
+	return found
+}
 
 // LatestSnapshot returns the offset of the newest snapshot.
 func (m *Manager) LatestSnapshot() (int64, bool) {
