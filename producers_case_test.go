@@ -271,6 +271,26 @@ func TestRecordsAreJudgedOneByOne(t *testing.T) {
 	require.Zero(t, l.Offsets().End)
 	_, err = l.Append([]seglog.Record{{Key: []byte{}}}, nil)
 	require.NoError(t, err, "an empty key is one")
+
+	// 205: so are those of a batch that was encoded before, and compressed.
+	batch := func(keys ...[]byte) []byte {
+		records := make([]record.Record, len(keys))
+		for i, key := range keys {
+			records[i] = record.Record{Offset: int64(i), Key: key, Timestamp: now}
+		}
+		return batchAt(t, record.BuilderOptions{Codec: record.Gzip}, records...)
+	}
+	end := l.Offsets().End
+	for index, b := range [][]byte{batch(nil, key), batch(key, nil)} {
+		_, err = l.AppendBatch(b, nil)
+		require.ErrorAs(t, err, &broken)
+		require.Len(t, broken.Records, 1)
+		require.Equal(t, index, broken.Records[0].Index)
+		require.Equal(t, "INVALID_RECORD", seglog.KafkaErrorOf(err).Name)
+	}
+	require.Equal(t, end, l.Offsets().End)
+	_, err = l.AppendBatch(batch([]byte{}, key), nil)
+	require.NoError(t, err)
 }
 
 // 238, 194: the last stable offset, and the high watermark.
@@ -625,6 +645,14 @@ func TestAHangingTransactionCanBeFoundAndAborted(t *testing.T) {
 		require.ErrorIs(t, err, seglog.ErrNoTransaction)
 	}
 	require.Empty(t, told, "it was told once")
+
+	// It is aborted in the name of the coordinator that was there last.
+	coordinator := &seglog.AppendOptions{CoordinatorEpoch: 5}
+	_, err = l.EndTransaction(seglog.Producer{ID: 1}, seglog.Commit, coordinator)
+	require.NoError(t, err)
+	other.send(1)
+	_, err = l.AbortTransaction(1, nil)
+	require.NoError(t, err)
 }
 
 // Markers, too, have the time of the append where the log gives all batches that.
@@ -949,6 +977,41 @@ func TestLeaderEpochsFollowTheLog(t *testing.T) {
 	require.ErrorIs(t, err, seglog.ErrUnknownLeaderEpoch)
 }
 
+// 258, 259: leader epochs go with the segments that retention removes.
+func TestRetentionTakesLeaderEpochsAlong(t *testing.T) {
+	o := quick
+	o.Replicated = true
+	for _, row := range []struct {
+		epochs []int64 // where each begins
+		ends   []int64 // of the segments
+		start  int64
+		want   string
+	}{
+		{[]int64{0, 5, 10}, []int64{5, 10, 15}, 5, "0\n2\n1 5\n2 10\n"},
+		{[]int64{0, 7, 10}, []int64{5, 10, 15}, 5, "0\n3\n0 5\n1 7\n2 10\n"},
+		{[]int64{0, 40, 90}, []int64{50, 100}, 100, "0\n1\n2 100\n"},
+	} {
+		l := openLog(t, t.TempDir(), o)
+		for epoch, segment := 0, 0; l.Offsets().End < row.ends[len(row.ends)-1]; {
+			if epoch < len(row.epochs) && l.Offsets().End == row.epochs[epoch] {
+				require.NoError(t, l.SetLeaderEpoch(int32(epoch)))
+				epoch++
+			}
+			plain(t, l, 1)
+			if l.Offsets().End == row.ends[segment] {
+				roll(t, l)
+				segment++
+			}
+		}
+		_, err := l.SetHighWatermark(row.start)
+		require.NoError(t, err)
+		require.NoError(t, l.DeleteBefore(row.start))
+		plain(t, l, 1) // or the last epoch has no record
+		closeLog(t, l)
+		require.Equal(t, row.want, string(readFile(t, filepath.Join(l.Dir(), layout.LeaderEpochCheckpointName))))
+	}
+}
+
 // K051, 180: lost leader epochs are found in the log.
 func TestLostLeaderEpochsAreFoundInTheLog(t *testing.T) {
 	for _, content := range []string{"", "0\n", "0\n3\n0 0\n1 1\n", "1\n0\n", "\x00\x00\x00\x00", "missing"} {
@@ -1001,6 +1064,27 @@ func TestAnEpochWithoutRecordsGivesWayToTheLeaders(t *testing.T) {
 	require.Equal(t, seglog.EpochEnd{Epoch: 5, EndOffset: 2}, l.EndOffsetForEpoch(5))
 	require.Equal(t, seglog.EpochEnd{Epoch: 4, EndOffset: 0}, l.EndOffsetForEpoch(4))
 	require.Equal(t, seglog.EpochEnd{Epoch: -1, EndOffset: -1}, l.EndOffsetForEpoch(6))
+}
+
+// 219: nor is it there when a follower is told to truncate to its end, or beyond.
+func TestATruncationToTheEndForgetsAnEpochWithoutRecords(t *testing.T) {
+	o := quick
+	o.Replicated = true
+	l := openLog(t, t.TempDir(), o)
+	_, err := l.AppendReplicated(batchAt(t, record.BuilderOptions{BaseOffset: 27, LeaderEpoch: 19}, at(27, 1, "v"), at(28, 1, "v")), nil)
+	require.NoError(t, err)
+	for beyond, epoch := range []int32{20, 24} {
+		require.NoError(t, l.SetLeaderEpoch(epoch))
+		require.NotEqual(t, "0\n1\n19 27\n", string(readFile(t, filepath.Join(l.Dir(), layout.LeaderEpochCheckpointName))))
+		require.NoError(t, l.TruncateTo(29+int64(beyond)))
+		require.Equal(t, "0\n1\n19 27\n", string(readFile(t, filepath.Join(l.Dir(), layout.LeaderEpochCheckpointName))))
+		require.Equal(t, seglog.EpochEnd{Epoch: -1, EndOffset: -1}, l.EndOffsetForEpoch(20))
+		require.Equal(t, int64(29), l.Offsets().End)
+	}
+	alone := openLog(t, t.TempDir(), quick)
+	require.NoError(t, alone.SetLeaderEpoch(3))
+	require.NoError(t, alone.TruncateTo(0))
+	require.Equal(t, seglog.EpochEnd{Epoch: 3, EndOffset: 0}, alone.EndOffsetForEpoch(3), "nobody else fences its writers")
 }
 
 // A follower whose records were all deleted begins anew, in whatever epoch its leader is;

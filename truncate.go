@@ -12,7 +12,7 @@ import (
 
 // TruncateTo removes every record at or above offset; the next record gets
 // offset. A batch that holds offset in its middle is removed completely, which
-// leaves a gap below offset. At or above the log end nothing happens. Below the
+// leaves a gap below offset. At or above the log end nothing is removed. Below the
 // first segment the log becomes empty and starts at offset.
 //
 // When it returns the cut is on disk. Iterations beyond offset end with
@@ -37,7 +37,7 @@ func (l *Log) truncateTo(offset int64, force bool) error {
 	defer unlock()
 	switch set := l.set.Load(); {
 	case offset >= l.end.Load():
-		return nil
+		err = l.forgetEmptyEpochsLocked()
 	case l.opts.Replicated && !force && offset < l.HighWatermark():
 		return fmt.Errorf("truncate to offset %d: %w: it is at %d", offset, ErrCommitted, l.HighWatermark())
 	case offset < set.first().Base():
@@ -50,6 +50,16 @@ func (l *Log) truncateTo(offset int64, force bool) error {
 		return fmt.Errorf("truncate to offset %d: %w", offset, err)
 	}
 	return nil
+}
+
+// forgetEmptyEpochsLocked is for a truncation that cuts nothing. What was begun at the log
+// end as a leader, and another was elected before anything was written in it, goes all
+// the same (UnifiedLog.truncateTo).
+func (l *Log) forgetEmptyEpochsLocked() error {
+	if !l.opts.Replicated || !l.epochs.TruncateFromEnd(l.end.Load()) {
+		return nil
+	}
+	return l.saveEpochsLocked()
 }
 
 // TruncateFullyAndStartAt removes every record; the log is then empty and
