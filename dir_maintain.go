@@ -298,12 +298,12 @@ func (p *partition) mayHaveExpired(now time.Time) bool {
 	case opts.RetentionBytes >= 0 && total-firstSize >= opts.RetentionBytes:
 		return true
 	}
-	return opts.RetentionTime >= 0 && p.isOlder(first, now.Add(-opts.RetentionTime))
+	return opts.RetentionTime >= 0 && p.isOlder(first, now, opts)
 }
 
-// isOlder reports whether all records of a segment are older than a time, as far as its
-// files tell.
-func (p *partition) isOlder(base int64, than time.Time) bool {
+// isOlder reports whether all records of a segment are older than RetentionTime, as far as
+// its files tell; see olderThan.
+func (p *partition) isOlder(base int64, now time.Time, opts Options) bool {
 	s := segment.Open(p.path, base, segment.Options{FS: p.dir.opts.FS, ReadOnly: true})
 	defer s.Retire()
 	if err := s.Acquire(); err != nil {
@@ -312,10 +312,10 @@ func (p *partition) isOlder(base int64, than time.Time) bool {
 	defer s.Release()
 	var c segment.Scanner
 	newest, err := s.LargestTimestamp(&c)
-	if err == nil && newest.Timestamp < 0 {
+	if err == nil && (newest.Timestamp < 0 || newest.Timestamp > now.UnixMilli() && opts.RetentionCapsTime) {
 		newest.Timestamp, err = s.ModTime()
 	}
-	return err != nil || newest.Timestamp < than.UnixMilli()
+	return err != nil || newest.Timestamp < now.Add(-opts.RetentionTime).UnixMilli()
 }
 
 // flushMayBeDue is told of a log that was opened with this flush.ms, 0 for none.

@@ -120,6 +120,30 @@ func TestLogsThatWereNotOpenedAreRetained(t *testing.T) {
 	})
 }
 
+// Nor does a time in the future keep the records of such a log, if it is not to.
+func TestALogThatWasNotOpenedIsRetainedByTheTimeOfItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	for _, caps := range []bool{false, true} {
+		o := manual
+		o.Log.RetentionTime, o.Log.RetentionCapsTime, o.Log.TimestampAfterMax = time.Hour, caps, -1
+		d := openDir(t, dir, o)
+		if !caps {
+			l := create(t, d, "a", 0)
+			appendEach(t, l, aged(3, -1000*time.Hour)...)
+			roll(t, l)
+			appendEach(t, l, aged(3, -1000*time.Hour)...)
+			require.NoError(t, d.Close())
+			age(t, filepath.Join(dir, "a-0"), 2*time.Hour)
+			d = openDir(t, dir, o)
+		}
+		require.NoError(t, d.Maintain(t.Context()))
+		want := map[bool]int64{false: 0, true: 6}[caps]
+		require.Equal(t, want, partition(t, d, "a", 0).Offsets().Start)
+		require.NoError(t, d.Close())
+		age(t, filepath.Join(dir, "a-0"), 2*time.Hour)
+	}
+}
+
 func TestRemovalKeepsToItsBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -229,6 +253,26 @@ func TestARemovalThatFailsIsTriedAgain(t *testing.T) {
 		pass(5 * time.Minute)
 		require.Empty(t, d.Leftovers())
 		require.Zero(t, d.Stats().ToRemove)
+		require.NoError(t, d.Close())
+	})
+}
+
+// What comes to be in the directory of a deleted partition while it is removed goes too.
+func TestADeletedPartitionIsListedAgainUntilItIsEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		opts := seglog.DirOptions{FS: disk.FS(), Log: quick}
+		opts.Log.FileDeleteDelay = -1
+		d := openDir(t, "logs", opts)
+		create(t, d, "a", 0)
+		disk.Fail(logtest.Calls{Kind: logtest.Remove, Name: "*.index"}, syscall.EIO)
+		require.NoError(t, d.DeletePartition("a", 0))
+		pass(time.Second)
+		name := d.Leftovers()[0].Name
+		require.NoError(t, disk.WriteFile("logs/"+name+"/late", nil))
+		disk.Heal()
+		pass(10 * time.Minute)
+		require.Empty(t, d.Leftovers())
 		require.NoError(t, d.Close())
 	})
 }
