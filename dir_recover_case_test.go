@@ -131,7 +131,11 @@ func TestAnEarlierLogsCheckpointsAreNotALaterOnes(t *testing.T) {
 	l := create(t, d, "orders", 0)
 	appendEach(t, l, many(3, 1)...)
 	require.NoError(t, l.Sync())
-	d = openDir(t, killDir(t, d), manual)
+	killed := killDir(t, d)
+	for file, content := range rootFiles(t, killed) {
+		require.NotContains(t, content, "orders 0 500", "%s, by which a broker goes", file)
+	}
+	d = openDir(t, killed, manual)
 	require.Len(t, readAll(t, partition(t, d, "orders", 0), 0), 3)
 }
 
@@ -146,7 +150,11 @@ func TestATruncationLowersTheCheckpointsFirst(t *testing.T) {
 	require.NoError(t, l.TruncateTo(30))
 	appendEach(t, l, many(10, 1)...)
 	require.NoError(t, l.Sync())
-	d = openDir(t, killDir(t, d), manual)
+	killed := killDir(t, d)
+	// A broker goes by them, and would remove a log that ends below its start.
+	require.NotContains(t, rootFiles(t, killed)["log-start-offset-checkpoint"], "orders 0 60\n")
+	require.Regexp(t, `orders 0 ([12]?\d|30)\n`, rootFiles(t, killed)["recovery-point-offset-checkpoint"])
+	d = openDir(t, killed, manual)
 	l = partition(t, d, "orders", 0)
 	require.Equal(t, int64(30), l.Offsets().Start)
 	require.Equal(t, span(30, 39), offsetsOf(readAll(t, l, 30)))
