@@ -34,7 +34,8 @@ type AppendOptions struct {
 	// batch.
 	Producer *Producer
 	// LeaderEpoch, if not nil, is the epoch that the writer takes for the present
-	// one: another is refused with an *EpochError.
+	// one: another is refused with an *EpochError. AppendReplicated refuses an older one
+	// only: a follower may hear of a newer one first by what it is sent.
 	LeaderEpoch *int32
 	// CoordinatorEpoch is that of the coordinator that ends a transaction: one that
 	// has been replaced is refused.
@@ -354,9 +355,7 @@ func (l *Log) appendReplicated(b []byte, opts *AppendOptions) (AppendResult, err
 		return AppendResult{}, err
 	}
 	l.append.Lock()
-	if end := l.end.Load(); w.first < end {
-		err = &AppendOffsetError{FirstOffset: w.first, LastOffset: w.LastOffset, Want: end}
-	} else {
+	if err = l.fenceLocked(opts.leaderEpoch(), true); err == nil {
 		err = l.writeReplicatedLocked(w)
 	}
 	l.append.Unlock()
@@ -368,6 +367,9 @@ func (l *Log) appendReplicated(b []byte, opts *AppendOptions) (AppendResult, err
 }
 
 func (l *Log) writeReplicatedLocked(w write) error {
+	if end := l.end.Load(); w.first < end {
+		return &AppendOffsetError{FirstOffset: w.first, LastOffset: w.LastOffset, Want: end}
+	}
 	if err := l.writableLocked(); err != nil {
 		return err
 	}

@@ -975,6 +975,12 @@ func TestLeaderEpochsFollowTheLog(t *testing.T) {
 	require.ErrorIs(t, err, seglog.ErrFencedLeaderEpoch)
 	_, err = l.Append(recent(1), &seglog.AppendOptions{LeaderEpoch: &early})
 	require.ErrorIs(t, err, seglog.ErrUnknownLeaderEpoch)
+	next := batchAt(t, record.BuilderOptions{BaseOffset: 20, LeaderEpoch: 1}, at(20, 1, "v"))
+	_, err = l.AppendReplicated(next, &seglog.AppendOptions{LeaderEpoch: &stale})
+	require.ErrorIs(t, err, seglog.ErrFencedLeaderEpoch, "what an earlier leader has sent comes late")
+	require.Equal(t, int64(20), l.Offsets().End)
+	_, err = l.AppendReplicated(next, &seglog.AppendOptions{LeaderEpoch: &early})
+	require.NoError(t, err, "that there is a newer one is not known yet")
 }
 
 // 258, 259: leader epochs go with the segments that retention removes.
