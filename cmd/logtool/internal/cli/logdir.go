@@ -22,6 +22,8 @@ type logDir struct {
 	partitions []layout.Dir // live ones, by topic and number
 	others     []otherDir
 	logs       *seglog.Dir // once it was opened
+
+	damaged, unreadable int // partitions that could not be read, for damage or else
 }
 
 // otherDir is a directory that holds no live partition.
@@ -89,25 +91,43 @@ func eachLog(app *App, path string, do func(partition string, log *seglog.Log) e
 		return true, err
 	}
 	defer d.logs.Close()
-	damaged := 0
 	for _, p := range d.partitions {
 		log, err := d.log(p)
 		if err == nil {
 			err = errors.Join(do(filepath.Base(d.dir(p)), log), log.Close())
 		}
-		if err == nil {
-			continue
+		if err != nil {
+			d.cannotRead(p, err)
 		}
-		if !isDamage(err) && !errors.Is(err, seglog.ErrNotALog) {
-			return true, fmt.Errorf("%s: %w", d.dir(p), err)
-		}
-		damaged++
-		app.sayf("%s: %v", d.dir(p), err)
 	}
-	if damaged > 0 {
-		return true, Hint(Damagef("%s cannot be read", plural(int64(damaged), "partition", "partitions")), "logtool verify "+path)
+	return true, d.unread()
+}
+
+// cannotRead tells why a partition cannot be read, and returns its state. It was deleted
+// if it is not there any more: a broker may be at work.
+func (d *logDir) cannotRead(p layout.Dir, err error) (state string) {
+	if _, serr := d.app.FS.Stat(d.dir(p)); errors.Is(serr, fs.ErrNotExist) {
+		return layout.Deleted.String()
 	}
-	return true, nil
+	d.app.sayf("%s: %v", d.dir(p), err)
+	if isDamage(err) || errors.Is(err, seglog.ErrNotALog) {
+		d.damaged++
+		return "damaged"
+	}
+	d.unreadable++
+	return "unreadable"
+}
+
+// unread is the error of a command that could not read some of the partitions.
+func (d *logDir) unread() error {
+	what := plural(int64(d.damaged+d.unreadable), "partition", "partitions") + " cannot be read"
+	switch {
+	case d.unreadable > 0:
+		return errors.New(what)
+	case d.damaged > 0:
+		return Hint(Damagef("%s", what), "logtool verify "+d.path)
+	}
+	return nil
 }
 
 // open opens the directory for reading: the files that speak for all its logs are then
@@ -190,17 +210,14 @@ func (d *logDir) list(all bool) error {
 	out := d.app.Out
 	table := out.Table(Left("TOPIC"), Right("PARTITION"), Right("START"), Right("END"), Right("SEGMENTS"), Right("SIZE"),
 		Right("CLEANED TO"), Right("DIRTY"), Left("LAST TIME"), Left("STATE"))
-	damaged := 0
 	for _, p := range d.partitions {
 		f, err := d.figures(p)
-		state, style := "live", Style("")
+		state, style := layout.Live.String(), Style("")
 		if err != nil {
-			if !isDamage(err) && !errors.Is(err, seglog.ErrNotALog) {
-				return fmt.Errorf("%s: %w", d.dir(p), err)
+			if state = d.cannotRead(p, err); state == layout.Deleted.String() {
+				continue
 			}
-			damaged++
-			state, style = "damaged", Bad
-			d.app.sayf("%s: %v", d.dir(p), err)
+			style = Bad
 		}
 		if out.JSON() {
 			obj := out.Object("partition").String("topic", p.Topic).Int("partition", int64(p.Partition)).
@@ -237,10 +254,7 @@ func (d *logDir) list(all bool) error {
 			return err
 		}
 	}
-	if damaged > 0 {
-		return Hint(Damagef("%s cannot be read", plural(int64(damaged), "partition", "partitions")), "logtool verify "+d.path)
-	}
-	return nil
+	return d.unread()
 }
 
 // isDamage reports whether an error is about what is stored.
@@ -248,13 +262,13 @@ func isDamage(err error) bool { return status(err) == statusDamage }
 
 // dirFigures is what stat tells of a log directory.
 type dirFigures struct {
-	topics, partitions, segments, damaged int
-	size, records                         int64
-	compacted                             int
-	clean, dirty                          int64 // bytes of those that were compacted
-	identity                              checkpoint.MetaProperties
-	hasIdentity                           bool
-	close                                 string
+	topics, partitions, segments int
+	size, records                int64
+	compacted                    int
+	clean, dirty                 int64 // bytes of those that were compacted
+	identity                     checkpoint.MetaProperties
+	hasIdentity                  bool
+	close                        string
 }
 
 func (d *logDir) stat() error {
@@ -262,17 +276,21 @@ func (d *logDir) stat() error {
 		return err
 	}
 	defer d.logs.Close()
-	f := dirFigures{partitions: len(d.partitions)}
+	var f dirFigures
 	topics := map[string]bool{}
 	progress := d.app.Progress("reading " + d.path)
 	for i, p := range d.partitions {
-		topics[p.Topic] = true
 		progress.Update(int64(i), int64(len(d.partitions)))
 		one, err := d.figures(p)
 		if err != nil {
-			f.damaged++
 			progress.Clear()
-			d.app.sayf("%s: %v", d.dir(p), err)
+			if d.cannotRead(p, err) == layout.Deleted.String() {
+				continue
+			}
+		}
+		topics[p.Topic] = true
+		f.partitions++
+		if err != nil {
 			continue
 		}
 		f.segments += one.Segments
@@ -290,10 +308,7 @@ func (d *logDir) stat() error {
 	if err := d.tell(f); err != nil {
 		return err
 	}
-	if f.damaged > 0 {
-		return Hint(Damagef("%s cannot be read", plural(int64(f.damaged), "partition", "partitions")), "logtool verify "+d.path)
-	}
-	return nil
+	return d.unread()
 }
 
 func (d *logDir) surroundings(f *dirFigures) {
@@ -314,7 +329,7 @@ func (d *logDir) tell(f dirFigures) error {
 	out := d.app.Out
 	if out.JSON() {
 		obj := out.Object("log_directory").Text("directory", d.path).Int("topics", int64(f.topics)).
-			Int("partitions", int64(f.partitions)).Int("damaged_partitions", int64(f.damaged)).
+			Int("partitions", int64(f.partitions)).Int("damaged_partitions", int64(d.damaged)).Int("unreadable_partitions", int64(d.unreadable)).
 			Int("other_directories", int64(len(d.others))).Int("segments", int64(f.segments)).
 			Int("offsets", f.records).Int("size", f.size).
 			Int("compacted_partitions", int64(f.compacted)).Int("clean_size", f.clean).Int("dirty_size", f.dirty).
@@ -329,8 +344,11 @@ func (d *logDir) tell(f dirFigures) error {
 	table := out.Table(Left(""), Left("")).Plain()
 	table.Row("directory", escaped(d.path))
 	table.Row("partitions", fmt.Sprintf("%s of %s", commas(int64(f.partitions)), plural(int64(f.topics), "topic", "topics")))
-	if f.damaged > 0 {
-		table.Row("damaged", Styled(Bad, commas(int64(f.damaged))))
+	if d.damaged > 0 {
+		table.Row("damaged", Styled(Bad, commas(int64(d.damaged))))
+	}
+	if d.unreadable > 0 {
+		table.Row("unreadable", Styled(Bad, commas(int64(d.unreadable))))
 	}
 	if len(d.others) > 0 {
 		table.Row("others", fmt.Sprintf("%s: deleted, future, stray or unknown", commas(int64(len(d.others)))))

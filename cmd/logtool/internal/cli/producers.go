@@ -145,8 +145,13 @@ who reads committed ones only. A broker that has the log open must do it itself.
 		ValidArgsFunction: completeDirs,
 		Annotations: exitStatus("0 done, 1 could not read or write, or not confirmed, 2 usage, 3 a log cannot be read for\n" +
 			"damage, 4 the producer has no open transaction, 5 locked by another process."),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if opts.abort >= 0 {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch abort := cmd.Flags().Changed("abort"); {
+			case opts.yes && !abort:
+				return UsageErrorf("--yes confirms --abort")
+			case abort && opts.abort < 0:
+				return UsageErrorf("--abort %d: want a producer id, 0 or above", opts.abort)
+			case abort:
 				if _, ok, err := findLogDir(app, args[0]); err == nil && ok {
 					return UsageErrorf("--abort wants the directory of one partition, and %s holds many", args[0])
 				}
