@@ -414,4 +414,8 @@ func TestAReplicaFindsItsHighWatermark(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "replication-offset-checkpoint"), []byte("0\n1\na 0 900\n"))
 	d = openDir(t, dir, o)
 	require.Equal(t, int64(5), partition(t, d, "a", 0).HighWatermark(), "no further than the log")
+	require.NoError(t, d.Close())
+	writeFile(t, filepath.Join(dir, "replication-offset-checkpoint"), []byte("0\n2\na 0 1\na 0 4\n"))
+	d = openDir(t, dir, o)
+	require.Equal(t, int64(4), partition(t, d, "a", 0).HighWatermark(), "of two lines the last")
 }

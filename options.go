@@ -65,7 +65,8 @@ type Options struct {
 	// Otherwise it follows the log end.
 	Replicated bool
 	// ProducerIDExpiration is producer.id.expiration.ms: how long a producer is
-	// remembered that does not write. 0 means a day.
+	// remembered that does not write, by the timestamps of its records. One that writes
+	// records of long ago, or without timestamps, may be forgotten at once. 0 means a day.
 	ProducerIDExpiration time.Duration
 	// TransactionMaxTimeout is transaction.max.timeout.ms: a transaction that has
 	// been silent for five minutes longer is told to Events.LateTransaction. 0

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/producerstate"
 	"github.com/seglog/seglog/internal/txnindex"
@@ -473,7 +474,7 @@ func TestAReaderThatWaitsInASealedSegmentMissesNothing(t *testing.T) {
 	}
 }
 
-// 232, 233, 191, 257: snapshots come with segments, and go with them.
+// 232, 233: snapshots come with segments, and go with them.
 func TestSnapshotsFollowTheSegments(t *testing.T) {
 	l := openLog(t, t.TempDir(), quick)
 	w := &writer{t: t, log: l, id: 1}
@@ -497,7 +498,100 @@ func TestSnapshotsFollowTheSegments(t *testing.T) {
 	require.Equal(t, seglog.Offsets{}, l.Offsets())
 }
 
-// K046, 152, 185, 186: a snapshot that is no good, or of no use, is not used.
+// 191: after an unclean stop the segments from the recovery point on are read again, and
+// have their snapshots back. 182, 183: and their lists of aborted transactions, whatever
+// of both is lost, and wherever the recovery point is.
+func TestRecoveryMakesSnapshotsAndListsAnew(t *testing.T) {
+	l := openLog(t, t.TempDir(), quick)
+	one, two := &writer{t: t, log: l, id: 1, txn: true}, &writer{t: t, log: l, id: 2, txn: true}
+	for base := int64(0); base < 30; base += 5 {
+		one.send(2)
+		two.send(1)
+		one.end(seglog.Abort)
+		plain(t, l, 1)
+		if base < 25 {
+			roll(t, l)
+			waitForRecoveryPoint(t, l, base+5)
+		}
+	}
+	two.end(seglog.Abort)
+	want := map[int64][]txnindex.Entry{}
+	for base := int64(0); base < 30; base += 5 {
+		want[base] = abortedOf(t, l.Dir(), base)
+		require.Len(t, want[base], 1+int(base/25))
+	}
+	seen := committed(t, l)
+	infos, err := l.Producers()
+	require.NoError(t, err)
+	for _, point := range []int64{0, 12, 25} {
+		for _, lost := range []string{"none", "*.snapshot", "*.txnindex", "*.[st][nx]*"} {
+			t.Run(fmt.Sprintf("recovery point %d, lost %s", point, lost), func(t *testing.T) {
+				dir := crash(t, l)
+				files := checkpoint.StateFiles{FS: vfs.OS, Dir: dir}
+				state, err := files.Read()
+				require.NoError(t, err)
+				state.RecoveryPoint, state.DurableEnd = point, point
+				require.NoError(t, files.Write(state))
+				matches, err := filepath.Glob(filepath.Join(dir, lost))
+				require.NoError(t, err)
+				for _, path := range matches {
+					require.NoError(t, os.Remove(path))
+				}
+				recovered := openLog(t, dir, quick)
+				again, err := recovered.Producers()
+				require.NoError(t, err)
+				require.Equal(t, infos, again)
+				require.Equal(t, seen, committed(t, recovered))
+				for base, list := range want {
+					require.Equal(t, list, abortedOf(t, dir, base), "segment %d", base)
+				}
+				for base := point / 5 * 5; base < 30; base += 5 {
+					if base > 0 {
+						require.Contains(t, snapshotsOf(t, dir), base)
+					}
+				}
+				closeLog(t, recovered)
+				require.Contains(t, snapshotsOf(t, dir), int64(31))
+				requireSound(t, dir)
+			})
+		}
+	}
+}
+
+// 185, 186: snapshots that belong to no segment, nor to the log end, go.
+func TestStraySnapshotsGoAtOpen(t *testing.T) {
+	l := openLog(t, t.TempDir(), quick)
+	w := &writer{t: t, log: l, id: 1}
+	for base := int64(1); base <= 2; base++ {
+		w.send(1)
+		roll(t, l)
+		waitForRecoveryPoint(t, l, base)
+	}
+	w.send(2)
+	closeLog(t, l)
+	require.Equal(t, []int64{1, 2, 4}, snapshotsOf(t, l.Dir()))
+	for _, stray := range []int64{3, 42} {
+		writeFile(t, segmentFile(l.Dir(), stray, ".snapshot"), readFile(t, segmentFile(l.Dir(), 4, ".snapshot")))
+		l = openLog(t, l.Dir(), quick)
+		require.NotContains(t, snapshotsOf(t, l.Dir()), stray)
+		producers, err := l.Producers()
+		require.NoError(t, err)
+		require.Equal(t, int32(3), producers[0].LastSequence)
+		closeLog(t, l)
+		require.Equal(t, []int64{1, 2, 4}, snapshotsOf(t, l.Dir()))
+	}
+	empty := openLog(t, t.TempDir(), quick)
+	closeLog(t, empty)
+	writeFile(t, segmentFile(empty.Dir(), 42, ".snapshot"), producerstate.Append(nil, []producerstate.Entry{{ProducerID: 7, LastSequence: 5, LastOffset: 41, CurrentTxnFirstOffset: -1, Timestamp: time.Now().UnixMilli()}}))
+	empty = openLog(t, empty.Dir(), quick)
+	require.Empty(t, snapshotsOf(t, empty.Dir()))
+	producers, err := empty.Producers()
+	require.NoError(t, err)
+	require.Empty(t, producers)
+	require.Equal(t, seglog.Offsets{}, empty.Offsets())
+}
+
+// K046, 152: a snapshot that is no good is not used.
 func TestASnapshotThatIsNoGoodIsNotUsed(t *testing.T) {
 	for name, harm := range map[string]func([]byte) []byte{
 		"empty":                func([]byte) []byte { return nil },
