@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 
@@ -134,8 +135,9 @@ type Log struct {
 	undescribed      bool // closed without any snapshot, though it has producers
 
 	locks []io.Closer
-	own   io.Closer // the one of them that is for this directory alone; nil in a Dir
-	known bool      // a seglog had the directory open before
+	own   io.Closer   // the one of them that is for this directory alone; nil in a Dir
+	home  fs.FileInfo // of the directory, in a Dir
+	known bool        // a seglog had the directory open before
 	// untouched: in a log directory, and no broker had it since a seglog has.
 	untouched bool
 	ours      bool // a state file is ours and whole
@@ -255,15 +257,24 @@ func (l *Log) settings() *Options {
 	return &l.opts
 }
 
-// inPlace looks whether the path of the log still leads to the directory that is locked.
-// It comes before files are made, replaced or removed by their names, which in another
-// log would be those of its files. It asks the file system twice.
+// inPlace looks whether the path of the log still leads to the directory that is locked,
+// or in a Dir, where one lock is for all, to the one that was opened. It comes before
+// files are made, replaced or removed by their names, which in another log would be those
+// of its files. It asks the file system two or three times.
 func (l *Log) inPlace() error {
 	lock := l.own
 	if l.owner != nil {
 		lock = l.owner.dir.lock
 	}
 	named, err := vfs.LockNamed(lock)
+	if err == nil && named && l.home != nil {
+		var found fs.FileInfo
+		found, err = l.opts.FS.Stat(l.dir)
+		named = err == nil && vfs.SameFile(l.home, found)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
 	if err == nil && !named {
 		err = fmt.Errorf("%w: %s", ErrMoved, l.dir)
 	}

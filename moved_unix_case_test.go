@@ -51,6 +51,37 @@ func TestAMovedLogWritesNothingIntoTheOneThatTookItsPlace(t *testing.T) {
 	require.Len(t, readAll(t, moved, 0), 13, "all that was acknowledged is where the log is")
 }
 
+// Nor do two logs of one Dir whose directories have changed places.
+func TestPartitionsThatChangePlacesWriteNothingIntoEachOther(t *testing.T) {
+	d := openDir(t, t.TempDir(), manual)
+	at := func(name string) string { return filepath.Join(d.Path(), name) }
+	var logs []*seglog.Log
+	for i, topic := range []string{"a", "b"} {
+		l := create(t, d, topic, 0)
+		appendEach(t, l, many(3+i, 1)...)
+		require.NoError(t, l.Sync())
+		logs = append(logs, l)
+	}
+	for _, move := range [][2]string{{"a-0", "elsewhere"}, {"b-0", "a-0"}, {"elsewhere", "b-0"}} {
+		require.NoError(t, os.Rename(at(move[0]), at(move[1])))
+	}
+	before := [][]string{names(t, at("a-0")), names(t, at("b-0"))}
+	for _, l := range logs {
+		_, err := l.Roll()
+		require.ErrorIs(t, err, seglog.ErrMoved)
+		require.ErrorIs(t, l.DeleteBefore(1), seglog.ErrMoved)
+	}
+	require.ErrorIs(t, d.Close(), seglog.ErrMoved)
+	require.Equal(t, before, [][]string{names(t, at("a-0")), names(t, at("b-0"))})
+	require.NoFileExists(t, at(".kafka_cleanshutdown"))
+	for _, move := range [][2]string{{"a-0", "elsewhere"}, {"b-0", "a-0"}, {"elsewhere", "b-0"}} {
+		require.NoError(t, os.Rename(at(move[0]), at(move[1])))
+	}
+	d = openDir(t, d.Path(), manual)
+	require.Equal(t, int64(3), partition(t, d, "a", 0).Offsets().End)
+	require.Equal(t, int64(4), partition(t, d, "b", 0).Offsets().End)
+}
+
 // Without its lock anyone may open the log for writing.
 func TestALogWithoutItsLockFileNeitherRollsNorTruncates(t *testing.T) {
 	l := openLog(t, t.TempDir(), quick)

@@ -252,7 +252,12 @@ func (l *Log) unmark() error {
 
 func (l *Log) lockOwn() error {
 	if l.owner != nil {
-		return l.owner.checkAlone()
+		if err := l.owner.checkAlone(); err != nil {
+			return err
+		}
+		home, err := l.opts.FS.Stat(l.dir)
+		l.home = home
+		return err
 	}
 	own, err := l.opts.FS.Lock(filepath.Join(l.dir, layout.LockFileName), vfs.Exclusive)
 	if err == nil {

@@ -58,3 +58,7 @@ func (l heldLock) Named() (bool, error) {
 	}
 	return err == nil && os.SameFile(locked, found), err
 }
+
+// SameFile reports whether two answers of Stat are about one file or directory. What a
+// file system that cannot tell says, as those in memory, is taken to be.
+func SameFile(a, b fs.FileInfo) bool { return os.SameFile(a, b) || !os.SameFile(a, a) }

@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -93,4 +94,17 @@ func TestAbsLeavesTheNamesOfAFileSystemWithoutAWorkingDirectoryAlone(t *testing.
 		require.NoError(t, err, tt.situation)
 		require.Equal(t, tt.want, got, tt.situation)
 	}
+}
+
+func TestSameFileTellsFilesApart(t *testing.T) {
+	dir := t.TempDir()
+	one, err := OS.Stat(dir)
+	require.NoError(t, err)
+	again, err := OS.Stat(dir)
+	require.NoError(t, err)
+	other, err := OS.Stat(filepath.Dir(dir))
+	require.NoError(t, err)
+	require.True(t, SameFile(one, again))
+	require.False(t, SameFile(one, other))
+	require.True(t, SameFile(struct{ fs.FileInfo }{one}, other), "one that cannot tell")
 }
