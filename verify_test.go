@@ -937,6 +937,39 @@ func TestVerifyBesideAWriterTakesAnUnfinishedBatchForTheEnd(t *testing.T) {
 	}
 }
 
+// However long a writer takes for the second word of an entry.
+func TestAnIndexEntryThatIsBeingWrittenIsNoDamage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "orders-0")
+	l, err := Open(dir, Options{IndexIntervalBytes: 1, Sync: SyncNever})
+	require.NoError(t, err)
+	for i := range 6 {
+		_, err := l.Append([]Record{{Timestamp: int64(i + 1)}}, nil)
+		require.NoError(t, err)
+	}
+	index, err := os.OpenFile(filepath.Join(dir, "00000000000000000000.index"), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer index.Close()
+	half := func(entry int64) []string {
+		was := make([]byte, 8)
+		_, err := index.ReadAt(was, 8*entry)
+		require.NoError(t, err)
+		_, err = index.WriteAt([]byte{0, 0, 0, 5, 0, 0, 0, 0}, 8*entry)
+		require.NoError(t, err)
+		r, err := Verify(t.Context(), dir, VerifyOptions{})
+		require.NoError(t, err)
+		_, err = index.WriteAt(was, 8*entry)
+		require.NoError(t, err)
+		if r.Damage == 0 {
+			return nil
+		}
+		return lines(r)
+	}
+	require.Empty(t, half(4), "the last one")
+	require.NotEmpty(t, half(3))
+	require.NoError(t, l.Close())
+	require.NotEmpty(t, half(4), "nobody writes any more")
+}
+
 func TestVerifyMayRunBesideAWriter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "orders-0")
 	l, err := Open(dir, Options{SegmentBytes: 8000, IndexIntervalBytes: 1, Sync: SyncNever})
