@@ -115,6 +115,7 @@ type Log struct {
 	bytes        atomic.Int64 // appended by this Log; written under append
 	durableBytes atomic.Int64 // of them, on disk; written under sync
 	pointBytes   int64        // durableBytes when the recovery point was last to follow; under sync
+	pointOwed    atomic.Bool  // it was to, and could not for a roll that was being flushed
 
 	holds      holds // its lock is taken last
 	arrivals   arrivals

@@ -306,6 +306,9 @@ func (l *Log) flushSealed() {
 			l.tellSealed(base)
 		}
 	}
+	if l.pointOwed.CompareAndSwap(true, false) {
+		l.movePointIntoActive()
+	}
 	l.append.Lock()
 	producers := l.append.hasProducers
 	l.append.Unlock()

@@ -136,7 +136,11 @@ func (l *Log) movePointIntoActive() {
 	sealed, active := len(l.append.sealed), l.set.Load().active
 	point, failed, producers := l.durable.Load()-1, l.append.failed != nil, l.append.hasProducers
 	l.append.Unlock()
-	if failed || sealed > 0 || point <= active.Base() {
+	if sealed > 0 {
+		l.pointOwed.Store(true) // not before the roll is done with: see flushSealed
+		return
+	}
+	if failed || point <= active.Base() {
 		return // a roll moves it, or nobody knows what is on disk
 	}
 	_ = l.changeState(func(st *checkpoint.State) {
