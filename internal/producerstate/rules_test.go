@@ -408,6 +408,18 @@ func TestKafkasRules(t *testing.T) {
 			b.reload(0, 100)
 			b.unstable(99)
 		}},
+		{"row 145: and one that ended before waits on, whatever a snapshot knows", func(b *bench) {
+			b.appends(txn(data(1, 0, 0, 0, 4)), marker(Abort, 1, 0, 0, 5))
+			b.take(10)
+			b.appends(data(2, 0, 0, 10, 14))
+			b.unstable(0)
+			require.Equal(b, int64(10), b.reload(0, 12).From)
+			b.unstable(0)
+			b.OnHighWatermark(5)
+			b.unstable(0)
+			b.OnHighWatermark(6)
+			b.unstable(-1)
+		}},
 		{"row 146: the first unstable offset", func(b *bench) {
 			b.unstable(-1)
 			b.appends(txn(data(1, 5, 0, 99, 99)))
