@@ -50,6 +50,9 @@ type Log struct {
 		uncleanable error                   // why the last one failed
 	}
 	swaps atomic.Int64 // how often cleaned segments have taken the place of others
+	// steadied is what the files of a read-only log were when it was last refreshed for
+	// a look-up by key; see beSteady.
+	steadied atomic.Pointer[steady]
 
 	// maintain is held by whoever removes segments or moves the log start,
 	// so that there is one at a time. It comes before sync in lock order.
