@@ -85,6 +85,19 @@ func (l *Log) LastStableOffset() (int64, error) {
 	return l.lastStable(), nil
 }
 
+// stableLocked is LastStableOffset for one who holds maintain, which Refresh takes: a
+// read-only log that is to be looked at anew before is errGone.
+func (l *Log) stableLocked() (int64, error) {
+	if l.opts.ReadOnly {
+		l.append.Lock()
+		defer l.append.Unlock()
+		if err := l.knowProducersLocked(); err != nil {
+			return 0, err
+		}
+	}
+	return l.lastStable(), nil
+}
+
 func (l *Log) lastStable() int64 {
 	// In this order: the first unstable offset is published before the records that
 	// it is about, so that of what lies below this high watermark it tells all.

@@ -176,11 +176,42 @@ func (c *compactRun) do(ctx context.Context) error {
 			return err
 		}
 	}
+	for d, again := l.newDoubt(), maxRefreshes; ; again-- {
+		err := c.passes(ctx)
+		if err != nil && l.opts.ReadOnly && again > 0 {
+			if err = c.beginAnew(&d, err); err == nil {
+				continue
+			}
+		}
+		if err == nil && c.opts.DryRun {
+			return nil
+		}
+		return l.notClean(ctx, err)
+	}
+}
+
+// beginAnew forgets what a dry run of a read-only log has done so far, if err comes of
+// another process that has changed the log meanwhile, by compacting it perhaps.
+func (c *compactRun) beginAnew(d *doubt, err error) error {
+	more, err := c.log.again(d, err)
+	if !more && !errors.Is(err, errRemovedMeanwhile) {
+		err = c.log.lookAgain(gone(err), nil)
+	} else {
+		err = nil
+	}
+	if err == nil {
+		c.res = CompactResult{}
+	}
+	return err
+}
+
+func (c *compactRun) passes(ctx context.Context) error {
+	l := c.log
 	target := int64(-1)
 	for {
 		d, err := c.round(c.res.Passes == 0 && c.opts.Full)
 		if err != nil {
-			return l.notClean(ctx, err)
+			return err
 		}
 		if d.Reset && !c.opts.DryRun {
 			l.tellCleaned()
@@ -191,14 +222,11 @@ func (c *compactRun) do(ctx context.Context) error {
 		d.FirstUncleanable = min(d.FirstUncleanable, target)
 		c.res.FirstDirty = d.FirstDirty
 		if d.FirstDirty >= d.FirstUncleanable {
-			return l.notClean(ctx, nil)
+			return nil
 		}
 		c.res.Passes++
-		if err := c.pass(ctx, d); err != nil {
-			return l.notClean(ctx, err)
-		}
-		if c.opts.DryRun {
-			return nil
+		if err := c.pass(ctx, d); err != nil || c.opts.DryRun {
+			return err
 		}
 	}
 }
@@ -341,9 +369,10 @@ func (l *Log) resetFirstDirtyLocked(start int64) error {
 }
 
 // chooseLocked finds out what may be cleaned, or what may right now: below the recovery
-// point, see readyToCompact. maintain is held.
+// point, see readyToCompact. maintain is held: a read-only log that is to be looked at
+// anew before is errGone.
 func (l *Log) chooseLocked(now time.Time, ready bool) (compaction.Choice, error) {
-	stable, err := l.LastStableOffset()
+	stable, err := l.stableLocked()
 	if err != nil {
 		return compaction.Choice{}, err
 	}
@@ -386,7 +415,7 @@ func (l *Log) extentOf(s *segment.Segment, dirty bool) (compaction.Extent, error
 	if err != nil || !dirty || !l.settings().hasCompactionLag() {
 		return e, err
 	}
-	if err := l.acquire(s); err != nil {
+	if err := l.acquireHere(s); err != nil {
 		return e, err
 	}
 	defer s.Release()
@@ -419,7 +448,7 @@ func (c *compactRun) pass(ctx context.Context, d compaction.Choice) error {
 		FirstDirty: d.FirstDirty, FirstUncleanable: d.FirstUncleanable,
 		SegmentBytes: o.SegmentBytes, IndexBytes: int64(o.SegmentIndexBytes),
 		DeleteRetention: max(0, o.DeleteRetention), Now: c.opts.Now,
-		Acquire: l.acquire,
+		Acquire: l.acquireHere,
 	}
 	for s := range set.ascending() {
 		if s != set.active {
@@ -753,19 +782,34 @@ type Dirtiness struct {
 // looking at each segment's size, and with a lag at the ends of the dirty ones.
 func (l *Log) Dirtiness() (Dirtiness, error) { return l.dirtiness(time.Now(), false) }
 
+// choose finds out what may be cleaned. It is errGone if another process has changed a
+// read-only log.
+func (l *Log) choose(now time.Time, reset bool) (compaction.Choice, error) {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	choice, err := l.chooseLocked(now, false)
+	if err == nil && reset && choice.Reset {
+		err = l.resetFirstDirtyLocked(choice.FirstDirty)
+	}
+	if l.opts.ReadOnly {
+		err = gone(err)
+	}
+	return choice, err
+}
+
 // dirtiness is Dirtiness at a given time. With reset set a first dirty offset outside of
 // the log is put right on disk.
 func (l *Log) dirtiness(now time.Time, reset bool) (Dirtiness, error) {
-	l.maintain.Lock()
-	choice, err := l.chooseLocked(now, false)
-	if reset = reset && choice.Reset; reset && err == nil {
-		err = l.resetFirstDirtyLocked(choice.FirstDirty)
+	choice, err := l.choose(now, reset)
+	for again := maxRefreshes; errors.Is(err, errGone) && again > 0; again-- {
+		if err = l.Refresh(); err == nil {
+			choice, err = l.choose(now, reset)
+		}
 	}
-	l.maintain.Unlock()
 	if err != nil {
 		return Dirtiness{}, fmt.Errorf("dirtiness: %w", err)
 	}
-	if reset {
+	if reset && choice.Reset {
 		l.tellCleaned()
 	}
 	l.cleaning.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync/atomic"
 
 	"github.com/seglog/seglog/segment"
@@ -191,6 +192,7 @@ type doubt struct {
 	// looked at again.
 	file     string
 	position int64
+	again    int // how often it was
 }
 
 func (l *Log) newDoubt() doubt { return doubt{generation: l.generation.Load()} }
@@ -198,7 +200,8 @@ func (l *Log) newDoubt() doubt { return doubt{generation: l.generation.Load()} }
 // again reports whether to read again: what a truncation has left may look like damage to
 // one who does not know of it yet, and so may what was appended then. Of its own
 // truncations a log knows. If it is read-only, another process has changed the file since
-// the log was last looked at; what is met a second time is believed. Nothing is acquired.
+// the log was last looked at, or has compacted several segments into it; what is met a
+// second time is believed, unless that goes on. Nothing is acquired.
 func (l *Log) again(d *doubt, err error) (bool, error) {
 	var damage *CorruptionError
 	if !errors.As(err, &damage) {
@@ -212,20 +215,41 @@ func (l *Log) again(d *doubt, err error) (bool, error) {
 		}
 		return true, nil
 	}
-	if d.file == damage.File && d.position == damage.Position {
-		return false, err
-	}
-	if s := l.set.Load().floor(damage.BaseOffset); s != nil && s.Base() == damage.BaseOffset {
-		changed, serr := s.Changed()
-		if serr != nil || !changed {
+	met := d.file == damage.File && d.position == damage.Position
+	if s := l.set.Load().floor(damage.BaseOffset); met || s != nil && s.Base() == damage.BaseOffset {
+		changed := false
+		if !met {
+			changed, _ = s.Changed()
+			d.again = 0
+		}
+		if !changed && (d.again == maxRefreshes || !l.relisted()) {
 			return false, err
 		}
 	}
 	d.file, d.position = damage.File, damage.Position
+	d.again++
 	if err := l.Refresh(); err != nil {
 		return false, err
 	}
 	return true, nil
+}
+
+// relisted reports whether the segments in the directory are not those of a read-only log
+// any more. In doubt they are.
+func (l *Log) relisted() bool {
+	found, err := l.list()
+	if err != nil {
+		return false
+	}
+	v, err := decide(found, l.covered)
+	if err != nil {
+		return false
+	}
+	var bases []int64
+	for s := range l.set.Load().ascending() {
+		bases = append(bases, s.Base())
+	}
+	return !slices.Equal(v.directory().bases, bases)
 }
 
 // closeIdle closes segments that were not used since it last came by, until an
