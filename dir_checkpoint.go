@@ -25,7 +25,8 @@ import (
 //     and says where the log ends (see openAsBrokerLeft);
 //   - up to where such a log was compacted is what the checkpoint says if the directory
 //     was shut down properly, and else the lower of the two (see firstDirty);
-//   - a truncation lowers the checkpoints before it cuts anything;
+//   - a truncation lowers the checkpoints before it cuts anything, also one of a log that
+//     was opened alone (see lowerLines);
 //   - the lines of a partition that is deleted go before one of its name is created.
 //
 // Lines of partitions that are not here are dropped when a file is written, as Kafka

@@ -197,11 +197,11 @@ func (l *Log) truncateProducers(segments []*segment.Segment, offset int64) error
 	return l.saveEpochsLocked()
 }
 
-// lowerCheckpoints comes before anything is cut: the checkpoints of a Dir must not
-// promise, or hide, more than what will be there.
+// lowerCheckpoints comes before anything is cut: the checkpoints of a log directory must
+// not promise, or hide, more than what will be there.
 func (l *Log) lowerCheckpoints(offset int64) error {
 	if l.owner == nil {
-		return nil
+		return l.lowerLines(offset)
 	}
 	return l.owner.lowerCheckpoints(offset)
 }

@@ -11,7 +11,7 @@ import (
 // They come from Kafka's LeaderEpochCheckpointFile, PartitionMetadataFile,
 // LogManager, ReplicaManager, LogCleanerManager, MetaPropertiesEnsemble,
 // CleanShutdownFileHandler, BootstrapDirectory and FileQuorumStateStore;
-// SeglogStateName is ours, and so are its copy and UntouchedName.
+// SeglogStateName is ours, and so are its copy, UntouchedName and CheckpointLockName.
 const (
 	LeaderEpochCheckpointName = "leader-epoch-checkpoint"
 	PartitionMetadataName     = "partition.metadata"
@@ -27,6 +27,7 @@ const (
 	SeglogStateName           = "seglog.state"
 	SeglogStateCopyName       = "seglog.state.copy"
 	UntouchedName             = "seglog.untouched" + DeletedSuffix
+	CheckpointLockName        = "seglog.checkpoints.lock"
 )
 
 // Names of the files of a segment that was made ahead of time and has no base
@@ -377,7 +378,7 @@ func singleKind(name string) Kind {
 		return CleanerOffset
 	case MetaPropertiesName:
 		return MetaProperties
-	case LockFileName:
+	case LockFileName, CheckpointLockName:
 		return LockFile
 	case CleanShutdownName:
 		return CleanShutdown
