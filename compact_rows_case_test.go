@@ -319,6 +319,42 @@ func TestWhatIsNotStableIsNotCleaned(t *testing.T) {
 	require.EqualValues(t, 8, uncleanable(), "352: it is")
 }
 
+// A compacted log seals its segments when max.compaction.lag.ms has passed, if segment.ms
+// is longer: what is in the active segment is not compacted. One that is not does not.
+func TestACompactedLogRollsByItsLag(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		policy seglog.CleanupPolicy
+		lag    time.Duration
+		age    time.Duration
+		jitter time.Duration
+		want   []int64
+	}{
+		{"the lag is shorter", seglog.CleanupCompact, time.Hour, 24 * time.Hour, 0, []int64{0, 2}},
+		{"and things are deleted, too", seglog.CleanupCompactDelete, time.Hour, 24 * time.Hour, 0, []int64{0, 2}},
+		{"less than the jitter", seglog.CleanupCompact, time.Hour, 24 * time.Hour, 24 * time.Hour, nil},
+		{"the age is shorter", seglog.CleanupCompact, 24 * time.Hour, time.Hour, 0, []int64{0, 2}},
+		{"no lag", seglog.CleanupCompact, 0, 24 * time.Hour, 0, []int64{0}},
+		{"not compacted", seglog.CleanupDelete, time.Hour, 24 * time.Hour, 0, []int64{0}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			opts := compacted
+			opts.CleanupPolicy, opts.MaxCompactionLag, opts.SegmentAge, opts.SegmentJitter = row.policy, row.lag, row.age, row.jitter
+			l := openLog(t, t.TempDir(), opts)
+			for _, at := range []time.Duration{0, time.Hour, time.Hour + time.Millisecond} {
+				_, err := l.Append([]seglog.Record{{Timestamp: 1000 + at.Milliseconds(), Key: []byte("k"), Value: []byte("v")}}, nil)
+				require.NoError(t, err)
+			}
+			if row.want == nil { // when is for the jitter to say, but not at once
+				put(t, l, "k", "v")
+				require.Less(t, len(bases(t, l)), 4)
+				return
+			}
+			require.Equal(t, row.want, bases(t, l))
+		})
+	}
+}
+
 // K011: aborted batches of any size, of which nothing is mapped, do not stop a pass.
 func TestLargeAbortedBatchesArePassed_K011(t *testing.T) {
 	h := newHistory(t)

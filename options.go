@@ -102,7 +102,8 @@ type Options struct {
 	// may not exceed MaxCompactionLag.
 	MinCompactionLag time.Duration
 	// MaxCompactionLag is max.compaction.lag.ms: when its oldest dirty record is older
-	// a compacted log is due whatever the ratio. 0 means no limit.
+	// a compacted log is due whatever the ratio. Its segments are sealed at that age, if
+	// SegmentAge is higher. 0 means no limit.
 	MaxCompactionLag time.Duration
 	// DeleteRetention is delete.retention.ms: how long a tombstone, and the marker of a
 	// transaction of which nothing else is left, stays after compaction has come upon

@@ -52,11 +52,21 @@ func (l *Log) maybeRollLocked(set segment.Set, first int64) error {
 // old data rolls as it would have then. The clock counts only for records
 // without timestamps.
 func (l *Log) tooOldLocked(active *segment.Segment, incoming int64) bool {
-	limit := l.settings().SegmentAge.Milliseconds() - l.append.jitter
+	limit := l.settings().segmentAge().Milliseconds()
+	limit -= l.append.jitter % max(1, limit)
 	if anchor := active.RollAnchor(); anchor >= 0 {
 		return incoming-anchor > limit
 	}
 	return time.Since(active.Created()).Milliseconds() > limit
+}
+
+// segmentAge is SegmentAge, but for a compacted log no more than MaxCompactionLag: the
+// active segment is not compacted (LogConfig.maxSegmentMs).
+func (o *Options) segmentAge() time.Duration {
+	if o.CleanupPolicy.Compacts() && o.MaxCompactionLag > 0 {
+		return min(o.SegmentAge, o.MaxCompactionLag)
+	}
+	return o.SegmentAge
 }
 
 // rollLocked makes base the base offset of a new active segment. append is
