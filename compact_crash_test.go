@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -217,4 +218,57 @@ func TestACompactionSurvivesEveryFault(t *testing.T) {
 		}
 	}
 	t.Logf("%d faults", n)
+}
+
+// Row 336: a segment of an old broker that becomes two is the old one or the two, at
+// whichever step the power goes out.
+func TestASegmentThatBecomesTwoSurvivesAPowerCut_336(t *testing.T) {
+	t.Parallel()
+	const far = int64(1) << 31
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := compactableOptions(disk)
+	write := func(base int64, batches ...[]byte) {
+		require.NoError(t, disk.WriteFile(segmentFile("log", base, ".log"), slices.Concat(batches...)))
+	}
+	require.NoError(t, opts.FS.MkdirAll("log", 0o755))
+	write(0, keyedBatch(t, 0, "a", "old"), keyedBatch(t, 5, "b", "v"))
+	write(far+20, keyedBatch(t, far+20, "d", "v"))
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	// It was not looked at when the log was opened, or it had been split then.
+	write(0, keyedBatch(t, 0, "a", "old"), keyedBatch(t, 5, "b", "v"), keyedBatch(t, far+10, "a", "new"), keyedBatch(t, far+12, "c", "v"))
+	disk.SyncAll()
+	want := []string{"5 b=v", fmt.Sprint(far+10, " a=new"), fmt.Sprint(far+12, " c=v"), fmt.Sprint(far+20, " d=v")}
+	survived := func(disk *logtest.Disk, what string) {
+		l, err := seglog.Open("log", compactableOptions(disk))
+		require.NoError(t, err, what)
+		found := contents(t, l)
+		if len(found) == len(want)+1 {
+			require.Equal(t, "0 a=old", found[0], what)
+			found = found[1:]
+		}
+		require.Equal(t, want, found, what)
+		require.Equal(t, far+21, l.Offsets().End, what)
+		compact(t, l, &seglog.CompactOptions{Full: true})
+		require.Equal(t, want, contents(t, l), what)
+		require.NoError(t, l.Close(), what)
+		require.Zero(t, disk.Open()+disk.Mapped()+disk.Locked(), what)
+	}
+	l, err = seglog.Open("log", opts)
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, far + 20}, bases(t, l))
+	states := 0
+	disk.OnCrash(*crashStates/20, 1, nil, func(c logtest.Crash) {
+		states++
+		survived(c.Disk, c.String())
+	})
+	res := compact(t, l, nil)
+	disk.OnOp(nil)
+	require.Equal(t, 2, res.Segments[0].Left)
+	require.Equal(t, []int64{0, far + 10, far + 20}, bases(t, l))
+	require.Equal(t, want, contents(t, l))
+	require.NoError(t, l.Close())
+	survived(disk, "undisturbed")
+	t.Logf("%d disk states", states)
 }

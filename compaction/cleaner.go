@@ -125,6 +125,7 @@ type Cleaner struct {
 	buf     []byte // of the writer
 
 	legacyHorizon int64
+	segmentBytes  int64 // segment.MaxBytes, but for tests
 
 	told int64 // bytes since Progress was told last
 }
@@ -137,7 +138,7 @@ func New(o Options) (*Cleaner, error) {
 	if o.LoadFactor == 0 {
 		o.LoadFactor = defaultLoadFactor
 	}
-	c := &Cleaner{opts: o, pace: pace{bytesPerSecond: o.BytesPerSecond}}
+	c := &Cleaner{opts: o, pace: pace{bytesPerSecond: o.BytesPerSecond}, segmentBytes: segment.MaxBytes}
 	switch {
 	case !(o.LoadFactor > 0 && o.LoadFactor <= 1):
 		return nil, fmt.Errorf("load factor %v, want above 0, up to 1", o.LoadFactor)

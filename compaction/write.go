@@ -22,7 +22,7 @@ func (c *Cleaner) cleanGroup(ctx context.Context, r *Round, sources []source, to
 	if r.Producers != nil {
 		c.w.producers = r.Producers()
 	}
-	out := writer{round: r, sources: sources, dry: c.opts.DryRun, set: segment.Set{Bytes: c.buf[:0]}}
+	out := writer{round: r, sources: sources, dry: c.opts.DryRun, most: c.segmentBytes, set: segment.Set{Bytes: c.buf[:0]}}
 	defer func() { c.buf = out.set.Bytes[:0] }()
 	g := Group{Next: sources[len(sources)-1].next}
 	if err = out.begin(sources[0].base); err == nil {
@@ -95,7 +95,8 @@ type writer struct {
 	round   *Round
 	sources []source
 	dry     bool
-	changed bool // what is written is not what was read
+	most    int64 // bytes of a segment
+	changed bool  // what is written is not what was read
 
 	out  *segment.Segment
 	done []*segment.Segment
@@ -158,7 +159,7 @@ func (w *writer) add(o outcome) error {
 // recompression makes a segment larger than it was.
 func (w *writer) makeRoom(o outcome) error {
 	size, err := w.out.Size()
-	if err != nil || w.out.Fits(o.last) && size+int64(len(w.set.Bytes)+len(o.bytes)) <= segment.MaxBytes {
+	if err != nil || w.out.Fits(o.last) && size+int64(len(w.set.Bytes)+len(o.bytes)) <= w.most {
 		return err
 	}
 	if err := w.flush(); err != nil {
