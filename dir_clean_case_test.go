@@ -298,6 +298,64 @@ func TestARoundOfADirIsInterrupted(t *testing.T) {
 	}
 }
 
+// Row 355: a round that is called off when its last segment has just taken its place
+// leaves what it has done, and neither the log nor the checkpoint says that it is clean.
+// It is not set aside for that, and the next round moves both.
+func TestARoundThatIsCalledOffAtItsEndMovesNoCheckpoint_355(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		do   func(d *seglog.Dir, cancel func()) error
+		back func(d *seglog.Dir) error
+	}{
+		{"the topic is no longer compacted", func(d *seglog.Dir, _ func()) error { return d.SetTopicOptions("topic", quick) },
+			func(d *seglog.Dir) error { return d.SetTopicOptions("topic", compacted) }},
+		{"by its caller", func(_ *seglog.Dir, cancel func()) error { cancel(); return nil }, func(*seglog.Dir) error { return nil }},
+		{"not at all", nil, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			disk := logtest.NewDisk(logtest.DiskOptions{})
+			opts := compactedDir
+			opts.FS = disk.FS()
+			opts.Events.Uncleanable = func(topic string, _ int32, cause error) { t.Errorf("%s is set aside: %v", topic, cause) }
+			d := openDir(t, "logs", opts)
+			l := create(t, d, "topic", 0)
+			dirty(t, l, 3)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			called := 0
+			disk.OnOp(func(op logtest.Op) {
+				if op.Kind == logtest.Rename && strings.HasSuffix(op.Name, ".log.swap") && row.do != nil {
+					called++
+					require.NoError(t, row.do(d, cancel))
+				}
+			})
+			err := d.Clean(ctx)
+			disk.OnOp(nil)
+			checkpoint := func() string {
+				data, err := disk.ReadFile("logs/cleaner-offset-checkpoint")
+				require.NoError(t, err)
+				return string(data)
+			}
+			if row.do != nil {
+				require.Equal(t, 1, called)
+				if err != nil {
+					require.ErrorIs(t, err, context.Canceled)
+				}
+				require.Len(t, readAll(t, l, 0), 4, "it was compacted")
+				require.Empty(t, checkpoint())
+				require.Zero(t, firstDirty(t, l))
+				require.Zero(t, d.CleanerStats().Runs+d.CleanerStats().Failed)
+				require.Empty(t, d.CleanerStats().Uncleanable)
+				require.NoError(t, row.back(d))
+				require.NoError(t, d.Clean(t.Context()))
+			}
+			require.Equal(t, "0\n1\ntopic 0 6\n", checkpoint())
+			require.EqualValues(t, 6, firstDirty(t, l))
+			require.NoError(t, d.Close())
+		})
+	}
+}
+
 // A directory goes on where it was: after a clean stop with the checkpoint, as a broker
 // would; after an unclean one with the lower of it and what the log says itself.
 func TestCompactionGoesOnWhereItWas(t *testing.T) {

@@ -204,7 +204,7 @@ func (d *Dir) apply(topic string, c *topicConfig, next Options) {
 	d.logger().Info("settings changed", "topic", topic)
 }
 
-var errPolicyChanged = errors.New("the topic is not compacted any more")
+var errPolicyChanged = fmt.Errorf("%w: the topic is not compacted any more", ErrCompactionAborted)
 
 // properties are the settings of a topic, as OptionsFromProperties would take them:
 // what that makes of them is o. o is resolved.

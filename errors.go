@@ -82,9 +82,9 @@ var (
 	ErrInvalidTimestamp = errors.New("timestamp out of range")
 	// ErrCommitted: a truncation below the high watermark, which was not forced.
 	ErrCommitted = errors.New("below the high watermark")
-	// ErrCompactionAborted: the log was truncated, or records were removed from its
-	// beginning, while it was being compacted. What was done so far stays; call Compact
-	// again.
+	// ErrCompactionAborted: while it was being compacted the log was truncated, records
+	// were removed from its beginning, or its topic is no longer one that is compacted.
+	// What was done so far stays; call Compact again.
 	ErrCompactionAborted = errors.New("compaction was aborted")
 	// ErrCompactionPaused: see Log.PauseCompaction.
 	ErrCompactionPaused = errors.New("compaction is paused")
