@@ -70,6 +70,23 @@ func TestTheDirtiestLogIsCleanedFirst(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+// Row 342: a log that is being cleaned by others is passed over.
+func TestALogThatIsBeingCleanedIsPassedOver_342(t *testing.T) {
+	root := t.TempDir()
+	a := dirtyLog(t, filepath.Join(root, "a"), compacted, 0, 9)
+	b := dirtyLog(t, filepath.Join(root, "b"), compacted, 4, 6)
+	c, err := seglog.NewCleaner(seglog.CleanerOptions{})
+	require.NoError(t, err)
+	var meanwhile []*seglog.Log
+	_, err = a.Compact(t.Context(), &seglog.CompactOptions{Progress: func(p seglog.CompactProgress) {
+		l, err := c.CleanWorst(t.Context(), []*seglog.Log{a, b})
+		require.NoError(t, err)
+		meanwhile = append(meanwhile, l)
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []*seglog.Log{b, nil}, meanwhile)
+}
+
 // K002: a log that cannot be cleaned does not keep the others dirty.
 func TestALogThatCannotBeCleanedIsSetAside_K002(t *testing.T) {
 	root := t.TempDir()

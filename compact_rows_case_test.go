@@ -3,7 +3,10 @@ package seglog_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +66,163 @@ func TestAbortedTransactionsAreKnownInEveryPass_303(t *testing.T) {
 		require.Equal(t, pass.ends, ends)
 		require.Equal(t, pass.aborted, h.aborted())
 	}
+}
+
+// Rows 301 and 302: a batch that is sent again is recognised, and told its offsets, though
+// compaction has taken records out of it, or all; also by who has to find the producers in
+// the log.
+func TestABatchThatWasCleanedIsStillRecognised_301(t *testing.T) {
+	for name, text := range map[string]string{"301": "", "302: the first is empty": "p4:2 clean"} {
+		for _, lost := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, snapshots lost: %v", name, lost), func(t *testing.T) {
+				h := newHistory(t).run("p1:1,2,3 p2:3,1,4 p3:1,4 clean " + text)
+				closeLog(t, h.log)
+				if lost {
+					removeSnapshots(t, h.dir)
+				}
+				sequences := []int32{}
+				for _, b := range batchesOf(t, h.dir, 0)[:3] {
+					sequences = append(sequences, b.LastSequence())
+				}
+				require.Equal(t, []int32{2, 2, 1}, sequences)
+				h.log = openLog(t, h.dir, h.opts)
+				for id, sent := range map[int64]struct {
+					keys  []string
+					first int64
+				}{1: {[]string{"1", "2", "3"}, 0}, 2: {[]string{"3", "1", "4"}, 3}, 3: {[]string{"1", "4"}, 6}} {
+					var records []seglog.Record
+					for _, key := range sent.keys {
+						records = append(records, kv(key, "v"))
+					}
+					at, err := h.log.Append(records, &seglog.AppendOptions{Producer: &seglog.Producer{ID: id}})
+					require.NoError(t, err)
+					require.True(t, at.Duplicate)
+					require.Equal(t, sent.first, at.BaseOffset)
+					require.Equal(t, sent.first+int64(len(records))-1, at.LastOffset)
+				}
+			})
+		}
+	}
+}
+
+func removeSnapshots(t tb, dir string) {
+	t.Helper()
+	snapshots, err := filepath.Glob(filepath.Join(dir, "*.snapshot"))
+	require.NoError(t, err)
+	for _, path := range snapshots {
+		require.NoError(t, os.Remove(path))
+	}
+	removeState(t, dir)
+}
+
+// Row 309: of a producer that has written nothing but markers the last one tells its
+// epoch. One of an epoch before goes when its time has come.
+func TestTheLastMarkerOfAProducerTellsItsEpoch_309(t *testing.T) {
+	h := newHistory(t)
+	for epoch := range int16(2) {
+		_, err := h.log.EndTransaction(seglog.Producer{ID: 1, Epoch: epoch}, seglog.Commit, nil)
+		require.NoError(t, err)
+	}
+	h.run("d:1 twice")
+	records, ends := h.offsets()
+	require.Equal(t, []int64{2}, records)
+	require.Equal(t, []int64{1, 2}, ends)
+}
+
+// A tombstone of magic 0 or 1 has no horizon: it stays as long as its segment is not older,
+// by delete.retention.ms, than the newest that was clean.
+func TestALegacyTombstoneGoesByTheAgeOfItsSegment(t *testing.T) {
+	clean := time.UnixMilli(1_700_000_000_000)
+	for _, row := range []struct {
+		name  string
+		age   time.Duration // of the tombstone's segment, against the clean one
+		clean int64         // the first dirty offset
+		stays bool
+	}{
+		{"a little younger", time.Hour - time.Millisecond, 10, true},
+		{"as old", time.Hour, 10, false},
+		{"nothing was clean", 24 * time.Hour, 0, true},
+	} {
+		for _, magic := range []byte{0, 1} {
+			t.Run(fmt.Sprintf("%s, magic %d", row.name, magic), func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "topic-0")
+				first := writeLog(t, dir, 0, keyedBatch(t, 0, "a", "v"))
+				second := writeLog(t, dir, 10, legacyMessage(magic, 10, 5, 0, []byte("k"), nil), keyedBatch(t, 11, "b", "v"))
+				writeLog(t, dir, 20, keyedBatch(t, 20, "c", "v"))
+				at := clean.Add(-row.age)
+				require.NoError(t, os.Chtimes(first, clean, clean))
+				require.NoError(t, os.Chtimes(second, at, at))
+				cleanBelow(t, dir, "topic", 21, row.clean)
+				opts := compacted
+				opts.DeleteRetention = time.Hour
+				l := openLog(t, dir, opts)
+				res := compact(t, l, nil)
+				want := []string{"0 a=v", "10 k=null", "11 b=v", "20 c=v"}
+				if !row.stays {
+					want = slices.Delete(want, 1, 2)
+					require.EqualValues(t, 1, res.Expired)
+				}
+				require.Equal(t, want, contents(t, l))
+			})
+		}
+	}
+}
+
+// Row 338, KAFKA-4298: some brokers have stored wrappers of magic 1 with messages of magic
+// 0 in them. What is left of one has one magic, and its offsets.
+func TestAWrapperOfTwoMagicsBecomesOne_338(t *testing.T) {
+	for name, superseded := range map[string]bool{"nothing goes": false, "something goes": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			var inner []byte
+			for i := range 3 {
+				inner = append(inner, legacyMessage(0, int64(i), 0, 0, fmt.Append(nil, "k", i), []byte("v"))...)
+			}
+			want := []string{"10 k0=v", "11 k1=v", "12 k2=v", "13 last=v"}
+			newer := keyedBatch(t, 13, "last", "v")
+			if superseded {
+				want, newer = []string{"10 k0=v", "12 k2=v", "13 k1=v"}, keyedBatch(t, 13, "k1", "v")
+			}
+			writeLog(t, dir, 0, legacyMessage(1, 12, 7, 1, nil, gzipped(t, inner)), newer)
+			l := openLog(t, dir, compacted)
+			rollLog(t, l)
+			compact(t, l, nil)
+			require.Equal(t, want, contents(t, l))
+			closeLog(t, l)
+			b := batchesOf(t, dir, 0)[0]
+			require.EqualValues(t, 1, b.Magic())
+			require.Equal(t, record.Gzip, b.Codec())
+			require.EqualValues(t, 12, b.LastOffset())
+			var it record.Iterator
+			require.NoError(t, it.Reset(b.Batch))
+			for it.Next() {
+				require.EqualValues(t, 1, it.LegacyMessage()[16])
+			}
+			require.NoError(t, it.Err())
+			requireSound(t, dir)
+		})
+	}
+}
+
+// However large the segments are and small index.interval.bytes is now: a cleaned one has
+// no more index entries than segment.index.bytes has room for.
+func TestTheIndexesOfACleanedSegmentHaveRoom(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, compacted)
+	value := strings.Repeat("v", 4000)
+	for i := range 100 {
+		_, err := l.Append([]seglog.Record{{Timestamp: int64(1000 + i), Key: fmt.Append(nil, "k", i%90), Value: []byte(value)}}, nil)
+		require.NoError(t, err)
+	}
+	rollLog(t, l)
+	opts := compacted
+	opts.SegmentIndexBytes, opts.IndexIntervalBytes = 120, 1
+	l = reopen(t, l, opts)
+	compact(t, l, nil)
+	require.Len(t, readAll(t, l, 0), 90)
+	require.NotEmpty(t, indexEntries(t, dir, 0))
+	closeLog(t, l)
+	requireSound(t, dir)
 }
 
 // Rows 318, 319 and 333: a pass begins at the first dirty offset, and ends where the map

@@ -26,6 +26,9 @@ func TestChooseFindsWhatMayBeCleaned(t *testing.T) {
 	stable := func(b Bounds, offset int64) Bounds { b.LastStable = offset; return b }
 	late := eight
 	late.Sealed = append(sealed(1000, 0, 10, 20), sealed(1001+hour, 30, 40, 50, 60)...)
+	timeless := eight
+	timeless.Sealed = sealed(-1, 0, 10, 20, 30, 40, 50, 60)
+	timeless.Sealed[4].First = 0
 	gap := Bounds{End: 60, LastStable: 60, ActiveBase: 50, Sealed: sealed(0, 0)}
 	moved := Bounds{Start: 100, End: 400, LastStable: 400, ActiveBase: 300, Sealed: sealed(0, 100, 200)}
 	for _, row := range []struct {
@@ -57,6 +60,7 @@ func TestChooseFindsWhatMayBeCleaned(t *testing.T) {
 		{"K016: none", moved, -1, Policy{}, 0, Choice{100, 300, 0, 200, true, 0}},
 		{"K016: the log start beyond the active base", from(moved, 350), 350, Policy{}, 0, Choice{350, 300, 0, 0, false, 0}},
 		{"overdue", eight, 20, Policy{MaxLag: time.Hour}, 5000 + hour, Choice{20, 70, 200, 500, false, 4 * time.Second}},
+		{"nobody knows how old it is", timeless, 20, Policy{MaxLag: time.Hour}, 5000 + hour, Choice{20, 70, 200, 500, false, 0}},
 		{"not overdue", eight, 20, Policy{MaxLag: time.Hour}, 1000 + hour, Choice{20, 70, 200, 500, false, 0}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -126,6 +130,8 @@ func TestSegmentsAreGrouped(t *testing.T) {
 		{"329: the last offset is as far as may be", at(1, 0, 1, far+1), 100, 100, []int{2}},
 		{"329: one more", at(1, 0, 1, far+2), 100, 100, []int{1, 1}},
 		{"K012: two billion apart", at(1, 0, 1<<31, 1<<31+1), 100, 100, []int{1, 1}},
+		{"330: no two of three", at(1, 0, far, 2*far, 3*far), 100, 100, []int{1, 1, 1}},
+		{"331: an index says nothing of the last offset", []source{{base: 0, next: 1, size: 1}, {base: 1, next: far + 2, size: 1}}, 100, 100, []int{1, 1}},
 		{"330: an empty one may be far", empty, 100, 100, []int{2, 1}},
 		{"none", nil, 1, 1, nil},
 	} {
