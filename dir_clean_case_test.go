@@ -202,6 +202,53 @@ func TestLogsThatWereNotOpenedAreCompacted(t *testing.T) {
 	})
 }
 
+// What the files of a log that is not open do not tell, opening it does: where it ends, if
+// the checkpoint is above, and what a swap has left that was cut short. And when records
+// were written is found out when somebody asks for it.
+func TestALogThatWasNotOpenedIsOpenedInDoubt(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(t *testing.T, dir string)
+		alter  bool
+		want   int64 // open logs
+	}{
+		{"nothing is due", func(*testing.T, string) {}, false, 0},
+		{"the checkpoint is above the end", func(t *testing.T, dir string) {
+			writeFile(t, filepath.Join(dir, "cleaner-offset-checkpoint"), []byte("0\n1\ntopic 0 200\n"))
+			removeMark(t, filepath.Join(dir, "topic-0"))
+		}, false, 1},
+		{"a swap was cut short", func(t *testing.T, dir string) {
+			writeFile(t, segmentFile(filepath.Join(dir, "topic-0"), 0, ".log.cleaned"), nil)
+		}, false, 1},
+		{"the topic is given a lag", func(*testing.T, string) {}, true, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			opts := compactedDir
+			opts.Log.MinCleanableDirtyRatio = 0.9
+			d := openDir(t, dir, opts)
+			l := create(t, d, "topic", 0)
+			dirty(t, l, 4)
+			compact(t, l, nil)
+			dirty(t, l, 1)
+			require.NoError(t, d.Close())
+			row.change(t, dir)
+			d = openDir(t, dir, opts)
+			require.NoError(t, d.Clean(t.Context()))
+			if row.alter {
+				require.Zero(t, d.Stats().Open)
+				late := opts.Log
+				late.MaxCompactionLag = time.Hour
+				require.NoError(t, d.SetTopicOptions("topic", late))
+				require.NoError(t, d.Clean(t.Context()))
+			}
+			require.EqualValues(t, row.want, d.Stats().Open)
+			require.NoFileExists(t, segmentFile(filepath.Join(dir, "topic-0"), 0, ".log.cleaned"))
+			require.NoError(t, d.Close())
+		})
+	}
+}
+
 // K002: a log that cannot be compacted is set aside, told of once, and costs the others
 // nothing. A disk that was sick is tried again; damage is not.
 func TestADirSetsALogAsideThatCannotBeCompacted_K002(t *testing.T) {
