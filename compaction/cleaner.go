@@ -351,10 +351,9 @@ func (c *Cleaner) mapRecords(firstDirty int64, limit int, res *Result) (full boo
 		}
 		c.keys.touch(c.hashes)
 		for i, h := range c.hashes {
-			if full = c.keys.Len() >= limit; full {
+			if full = c.keys.Len() >= limit || !c.keys.put(h, c.offsets[i]); full {
 				break
 			}
-			c.keys.put(h, c.offsets[i])
 		}
 	}
 	return full, it.Err()
