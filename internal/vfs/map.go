@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -23,21 +24,65 @@ func (f *osFile) Map(length int, writable bool) (Mapping, error) {
 	}
 	memory, err := mmap.MapRegion(f.File, length, prot, 0, 0)
 	if err != nil {
-		if outOfMappings(err) {
-			err = fmt.Errorf("%w (too many mappings? see vm.max_map_count)", err)
-		}
-		return nil, &fs.PathError{Op: "map", Path: f.Name(), Err: err}
+		return nil, f.cannotMap(err)
 	}
 	return &osMapping{file: f.File, memory: memory, writable: writable}, nil
 }
 
+// MapAhead makes f at least to bytes long, over blocks that are really allocated, and
+// maps [from, to) for writing. If it fails f may be longer than it was, by zeros.
+//
+// It is for appending to a file through memory, and does what that needs to be as safe
+// as File.WriteAt: a store into the mapping does not run out of space, File.Sync covers
+// it, and the file can be cut while it is mapped. Where one of these is not known to hold
+// (Linux with ext4, xfs or tmpfs are) it fails with errors.ErrUnsupported, and leaves f
+// as it is; so it does for a File that has no method of that name.
+func MapAhead(f File, from, to int64) (Mapping, error) {
+	if f, ok := f.(interface {
+		MapAhead(from, to int64) (Mapping, error)
+	}); ok {
+		return f.MapAhead(from, to)
+	}
+	return nil, &fs.PathError{Op: "map", Path: f.Name(), Err: errors.ErrUnsupported}
+}
+
+// MapAhead is what the function of that name calls.
+func (f *osFile) MapAhead(from, to int64) (Mapping, error) {
+	if from < 0 || to <= from {
+		return nil, &fs.PathError{Op: "map", Path: f.Name(), Err: fs.ErrInvalid}
+	}
+	if err := allocateMapped(f.File, from, to); err != nil {
+		return nil, &fs.PathError{Op: "preallocate", Path: f.Name(), Err: err}
+	}
+	skip := from % int64(os.Getpagesize())
+	memory, err := mmap.MapRegion(f.File, int(to-from+skip), mmap.RDWR, 0, from-skip)
+	if err != nil {
+		return nil, f.cannotMap(err)
+	}
+	smallPages(memory)
+	return &osMapping{file: f.File, memory: memory, skip: int(skip), writable: true}, nil
+}
+
+func (f *osFile) cannotMap(err error) error {
+	if outOfMappings(err) {
+		err = fmt.Errorf("%w (too many mappings? see vm.max_map_count)", err)
+	}
+	return &fs.PathError{Op: "map", Path: f.Name(), Err: err}
+}
+
 type osMapping struct {
 	file     *os.File
-	memory   mmap.MMap
+	memory   mmap.MMap // whole pages
+	skip     int       // of them, before what was asked for
 	writable bool
 }
 
-func (m *osMapping) Bytes() []byte { return m.memory }
+func (m *osMapping) Bytes() []byte {
+	if m.memory == nil {
+		return nil
+	}
+	return m.memory[m.skip:]
+}
 
 func (m *osMapping) Flush() error {
 	if !m.writable || m.memory == nil {
@@ -62,4 +107,23 @@ func (m *osMapping) Unmap() error {
 		return &fs.PathError{Op: "unmap", Path: m.file.Name(), Err: err}
 	}
 	return nil
+}
+
+// Populate has the kernel make the pages of a writable mapping, as if something were
+// stored in each, faster than by a fault for each. It is advice: where it cannot be
+// followed nothing happens. from and to are bytes in m.
+func Populate(m Mapping, from, to int) {
+	if m, ok := m.(interface{ Populate(from, to int) }); ok {
+		m.Populate(from, to)
+	}
+}
+
+// Populate is what the function of that name calls.
+func (m *osMapping) Populate(from, to int) {
+	page := os.Getpagesize()
+	from = (from + m.skip) / page * page
+	to = min((to+m.skip+page-1)/page*page, len(m.memory))
+	if from < to {
+		populate(m.memory[from:to])
+	}
 }

@@ -2,6 +2,7 @@ package crashfs
 
 import (
 	"encoding/binary"
+	"errors"
 	"io/fs"
 	"slices"
 	"syscall"
@@ -9,9 +10,11 @@ import (
 	"github.com/seglog/seglog/internal/vfs"
 )
 
-// region is memory that is the beginning of a file. Mappings are slices of it.
+// region is memory that is a part of a file, most often its beginning. Mappings are
+// slices of it.
 type region struct {
 	name    string // of the file, as the first mapping's was opened
+	start   int64  // where in the file, a multiple of a page
 	memory  []byte // whole pages
 	maps    int
 	writers int // of maps
@@ -39,14 +42,38 @@ func (f *file) Map(length int, writable bool) (vfs.Mapping, error) {
 	if err := f.openLocked("map"); err != nil {
 		return nil, err
 	}
-	m, err := f.mapLocked(op, length, writable)
+	m, err := f.mapLocked(op, 0, int64(length), writable)
 	if err != nil {
 		return nil, f.fail("map", err)
 	}
 	return m, nil
 }
 
-func (f *file) mapLocked(op Op, length int, writable bool) (*mapping, error) {
+// MapAhead is what vfs.MapAhead calls.
+func (f *file) MapAhead(from, to int64) (vfs.Mapping, error) {
+	if from < 0 || to <= from {
+		return nil, f.fail("map", fs.ErrInvalid)
+	}
+	if f.fs.options.WindowsLike {
+		return nil, f.fail("map", errors.ErrUnsupported)
+	}
+	if err := f.Preallocate(to); err != nil {
+		return nil, err
+	}
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.openLocked("map"); err != nil {
+		return nil, err
+	}
+	m, err := f.mapLocked(Op{}, from, to, true)
+	if err != nil {
+		return nil, f.fail("map", err)
+	}
+	return m, nil
+}
+
+// mapLocked maps the bytes [from, to).
+func (f *file) mapLocked(op Op, from, to int64, writable bool) (*mapping, error) {
 	read, write := access(f.flag)
 	n := f.node
 	switch {
@@ -64,7 +91,7 @@ func (f *file) mapLocked(op Op, length int, writable bool) (*mapping, error) {
 		}
 	}
 	f.fs.absorbLocked(n)
-	r := n.regionFor(f.name, length)
+	r := n.regionFor(f.name, from, to)
 	r.maps++
 	if writable {
 		r.writers++
@@ -73,21 +100,24 @@ func (f *file) mapLocked(op Op, length int, writable bool) (*mapping, error) {
 		f.fs.mu.mapped = append(f.fs.mu.mapped, n)
 	}
 	n.users++
-	return &mapping{file: f, region: r, bytes: r.memory[:length:length], writable: writable}, nil
+	return &mapping{file: f, region: r, bytes: r.memory[from-r.start : to-r.start : to-r.start], writable: writable}, nil
 }
 
-// regionFor returns memory of at least length bytes that is n.
-func (n *node) regionFor(name string, length int) *region {
+// regionFor returns memory that is the bytes [from, to) of n, and perhaps more.
+func (n *node) regionFor(name string, from, to int64) *region {
 	for _, r := range n.regions {
-		if len(r.memory) >= length {
+		if r.start <= from && to <= r.end() {
 			return r
 		}
 	}
-	r := &region{name: name, memory: make([]byte, pages(int64(length))*pageSize)}
-	n.content.readAt(r.memory, 0)
+	r := &region{name: name, start: from / pageSize * pageSize}
+	r.memory = make([]byte, pages(to)*pageSize-r.start)
+	n.content.readAt(r.memory, r.start)
 	n.regions = append(n.regions, r)
 	return r
 }
+
+func (r *region) end() int64 { return r.start + int64(len(r.memory)) }
 
 // absorbAllLocked finds out what was stored through mappings.
 func (f *FS) absorbAllLocked() {
@@ -98,9 +128,9 @@ func (f *FS) absorbAllLocked() {
 
 func (f *FS) absorbLocked(n *node) {
 	for _, r := range n.regions {
-		end := min(n.content.size, int64(len(r.memory)))
-		for off := int64(0); off < end; off += pageSize {
-			stored := r.memory[off:min(off+pageSize, end)]
+		end := min(n.content.size, r.end())
+		for off := r.start; off < end; off += pageSize {
+			stored := r.between(off, min(off+pageSize, end))
 			if !equalMemory(stored, n.content.page(off / pageSize).data[:len(stored)]) {
 				f.absorbPageLocked(n, r, stored, off)
 			}
@@ -141,8 +171,8 @@ func (f *FS) absorbPageLocked(n *node, r *region, stored []byte, off int64) {
 // between returns the memory of [from, to) as far as there is some.
 func (r *region) between(from, to int64) []byte {
 	length := int64(len(r.memory))
-	from = min(from, length)
-	return r.memory[from:max(from, min(to, length))]
+	from = max(0, min(from-r.start, length))
+	return r.memory[from:max(from, min(to-r.start, length))]
 }
 
 // growRegions prepares for a file that becomes size bytes long.
@@ -172,7 +202,8 @@ func (n *node) clearRegions(size int64) {
 func (n *node) copyToRegions(data []byte, off int64, except *region) {
 	for _, r := range n.regions {
 		if r != except {
-			copyMemory(r.between(off, off+int64(len(data))), data)
+			part := data[max(0, min(r.start-off, int64(len(data)))):]
+			copyMemory(r.between(off, off+int64(len(data))), part)
 		}
 	}
 }
@@ -273,7 +304,7 @@ func (m *mapping) Unmap() error {
 	}
 	if r.maps == 0 {
 		n.regions = slices.DeleteFunc(n.regions, func(other *region) bool { return other == r })
-		requireUntouched(r.between(pages(n.content.size)*pageSize, int64(len(r.memory))))
+		requireUntouched(r.between(pages(n.content.size)*pageSize, r.end()))
 	}
 	if len(n.regions) == 0 {
 		f.mu.mapped = slices.DeleteFunc(f.mu.mapped, func(other *node) bool { return other == n })

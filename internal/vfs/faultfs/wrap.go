@@ -229,6 +229,25 @@ func (f *file) Map(length int, writable bool) (vfs.Mapping, error) {
 	return m, nil
 }
 
+// MapAhead is what vfs.MapAhead calls, and two calls here: if the second fails the first
+// was carried out.
+func (f *file) MapAhead(from, to int64) (vfs.Mapping, error) {
+	if o := f.call(Call{Kind: Preallocate, Size: to}); o.err != nil {
+		return nil, pathError("preallocate", f.Name(), o.err)
+	}
+	failed := f.call(Call{Kind: Map, Size: to - from})
+	inner, err := vfs.MapAhead(f.File, from, to)
+	if err != nil {
+		return nil, err
+	}
+	if failed.err != nil {
+		return nil, errors.Join(pathError("map", f.Name(), failed.err), inner.Unmap())
+	}
+	m := &mapping{Mapping: inner, fs: f.fs, name: f.Name()}
+	f.fs.count(&f.fs.mu.mapped, m.weight())
+	return m, nil
+}
+
 // mapping is one mapping. The method it does not wrap is Bytes.
 type mapping struct {
 	vfs.Mapping
