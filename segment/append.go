@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/seglog/seglog/index"
-	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/timeindex"
 )
 
@@ -63,8 +62,8 @@ func (s *Segment) Append(set Set) error {
 			return fmt.Errorf("append to segment %d: %w", s.base, err)
 		}
 	}
-	if _, err := vfs.WriteFull(s.open.log, set.Bytes, pos); err != nil {
-		return s.undoWrite(pos, err)
+	if err := s.open.writer.write(s.open.log, set.Bytes, pos, s.opts.AheadBytes); err != nil {
+		return s.undoWrite(pos, s.logFault(err))
 	}
 	if err := s.appendAborted(set.Aborted); err != nil {
 		return s.undoWrite(pos, err)
@@ -88,8 +87,17 @@ func (s *Segment) Append(set Set) error {
 	return nil
 }
 
+// logFault makes a *CorruptionError of an error of the logWriter that says that the file
+// is not as it was left.
+func (s *Segment) logFault(err error) error {
+	if errors.Is(err, index.ErrFault) {
+		return s.corrupt(s.size.Load(), 0, -1, -1, err)
+	}
+	return err
+}
+
 func (s *Segment) undoWrite(pos int64, cause error) error {
-	if err := s.open.log.Truncate(pos); err != nil {
+	if err := s.open.writer.undo(s.open.log, pos); err != nil {
 		return errors.Join(
 			fmt.Errorf("append to segment %d: %w: %w", s.base, ErrAppendNotUndone, cause), err)
 	}
@@ -152,7 +160,7 @@ func (s *Segment) closingEntry() error {
 	return s.open.time.MaybeAppend(n.Timestamp, n.Offset, true)
 }
 
-// Trim cuts both indexes of a sealed segment to their entries and makes them
+// Trim cuts the files of a sealed segment to what is in them and makes them
 // durable: from then on nobody looks whether they are complete. Reading goes on
 // meanwhile, and any goroutine may call it. A segment that became writable again is
 // left alone.
@@ -169,6 +177,9 @@ func (s *Segment) Trim() error {
 	if s.writable.Load() || s.trimmed {
 		return nil
 	}
+	if err := s.trimLog(); err != nil {
+		return fmt.Errorf("trim segment %d: %w", s.base, err)
+	}
 	if s.open.index.Faulted() || s.open.time.Faulted() {
 		return nil // nothing to trim: closing removes it, and it is made anew
 	}
@@ -181,6 +192,18 @@ func (s *Segment) Trim() error {
 	}
 	s.trimmed = true
 	return nil
+}
+
+// trimLog cuts off the room ahead of the log's end. The cut must be on disk before
+// anyone takes the segment for complete. trimming is held, or open exclusively.
+func (s *Segment) trimLog() error {
+	cut, err := s.open.writer.trim(s.open.log, s.size.Load())
+	s.cutUnsynced = s.cutUnsynced || cut
+	if err == nil && s.cutUnsynced {
+		err = s.open.log.Sync()
+		s.cutUnsynced = err != nil
+	}
+	return s.logFault(err)
 }
 
 // Activate makes the segment writable: files are opened for writing and the
@@ -272,7 +295,7 @@ func (s *Segment) truncateLocked(offset int64) error {
 		return err
 	}
 	if pos < end {
-		if err := s.open.log.Truncate(pos); err != nil {
+		if err := s.open.writer.cut(s.open.log, pos); err != nil {
 			return err
 		}
 		s.size.Store(pos)

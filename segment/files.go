@@ -3,13 +3,16 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seglog/seglog/index"
 	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/timeindex"
 )
 
@@ -76,16 +79,60 @@ func (s *Segment) openFilesLocked(toWrite bool) error {
 		return err
 	}
 	s.open.log = f
-	if s.size.Load() < 0 {
+	first := s.size.Load() < 0
+	if first {
 		s.size.Store(fi.Size())
 		s.open.seen = sight{fi.Size(), fi.ModTime()}
 	}
-	if err := errors.Join(s.openIndexesLocked(toWrite), s.openTxnIndex(false)); err != nil {
+	err = errors.Join(s.openIndexesLocked(toWrite), s.openTxnIndex(false))
+	if err == nil && first && s.opts.ReadOnly {
+		err = s.leaveOutRoomLocked()
+	}
+	if err != nil {
 		s.closeFilesLocked()
 		return err
 	}
 	s.setOpen(true)
 	return nil
+}
+
+// leaveOutRoomLocked ends a read-only segment before the room that its writer has made
+// ahead of it. One that was sealed a moment ago, or before a crash, may still have it; and
+// it may be cut off now.
+func (s *Segment) leaveOutRoomLocked() error {
+	for {
+		size := s.size.Load()
+		err := s.findRoomLocked(size)
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return err
+		}
+		fi, serr := s.open.log.Stat()
+		if serr != nil || fi.Size() >= size {
+			return s.CutShort(err)
+		}
+		s.size.Store(fi.Size())
+	}
+}
+
+func (s *Segment) findRoomLocked(size int64) error {
+	var last [record.MinFrame]byte
+	if size < int64(len(last)) {
+		return nil
+	}
+	if _, err := vfs.ReadFull(s.open.log, last[:], size-int64(len(last))); err != nil {
+		return err
+	}
+	if last != [record.MinFrame]byte{} {
+		return nil
+	}
+	var w Walker
+	w.Reset(s.open.log, s.base, s.trustedPosition(), size)
+	for w.Next() {
+		if part := w.Part(); part.Kind == Zeros {
+			s.size.Store(part.Position)
+		}
+	}
+	return w.Err()
 }
 
 // openIndexesLocked opens both indexes for reading. One that is missing or
@@ -268,7 +315,9 @@ func (s *Segment) retireLocked() error {
 func (s *Segment) closeFilesLocked() error {
 	errs := []error{s.memory.reset()}
 	if s.open.log != nil {
-		errs = append(errs, s.open.log.Close())
+		cut, err := s.open.writer.trim(s.open.log, s.size.Load())
+		s.cutUnsynced = s.cutUnsynced || cut
+		errs = append(errs, s.logFault(err), s.open.log.Close())
 	}
 	if x := s.open.index; x != nil {
 		errs = append(errs, x.Close(), s.dropFaulted(x.Faulted(), s.indexPath()))
@@ -399,8 +448,22 @@ func (s *Segment) Sync() error {
 		return err
 	}
 	defer s.Release()
-	return s.open.log.Sync()
+	size := s.size.Load()
+	if err := s.open.log.Sync(); err != nil {
+		return err
+	}
+	if size == 0 {
+		return nil
+	}
+	// What was stored through a mapping is gone without an error if someone has cut the
+	// file inside its last page. Asking for the last byte allocates nothing.
+	b := oneByte.Get().(*[1]byte)
+	defer oneByte.Put(b)
+	_, err := vfs.ReadFull(s.open.log, b[:], size-1)
+	return s.CutShort(err)
 }
+
+var oneByte = sync.Pool{New: func() any { return new([1]byte) }}
 
 // ModTime is the log file's modification time, the age of a segment whose
 // records carry no timestamp.

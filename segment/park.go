@@ -31,6 +31,9 @@ func (s *Segment) Park() error {
 	if errors.Is(err, index.ErrFault) {
 		err = nil // closing removes that index
 	}
+	if err == nil {
+		err = s.trimLog()
+	}
 	if err != nil {
 		return fmt.Errorf("park segment %d: %w", s.base, err)
 	}

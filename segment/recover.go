@@ -25,6 +25,9 @@ type Recovery struct {
 	// Reason why the scan stopped there; nil when nothing was cut.
 	Cut    int64
 	Reason error
+	// Zeros is true if there was nothing else among what was cut: room that was made
+	// ahead (Options.AheadBytes), or that a crash kept from being written.
+	Zeros bool
 	// Reach is the offset up to which the log went at least, with what was cut as it is.
 	Reach int64
 	// Stranded is true if there are good batches among what was cut.
@@ -145,6 +148,11 @@ func (s *Segment) WriteAgain(from int64) error {
 		return err
 	}
 	defer s.Release()
+	s.trimming.Lock()
+	defer s.trimming.Unlock()
+	if err := s.trimLog(); err != nil {
+		return err
+	}
 	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDWR, 0) // a sealed one is open for reading
 	if err != nil {
 		return err
@@ -559,6 +567,7 @@ func (s *Segment) moved(w *Walker, part Part, want int64) (bad, err error) {
 // cut bytes that were durable.
 func (p *replay) stop(part Part, bad error) error {
 	kind := part.Kind
+	p.out.Zeros = kind == Zeros
 	p.out.Reach = part.Reach(p.s.nextOffset)
 	p.out.Stranded = kind == Whole // with an offset that cannot be
 	for !p.out.Stranded && p.walk.Next() {
@@ -812,6 +821,7 @@ func (t *tail) fault(w *Walker, part Part) (bad, err error) {
 func (t *tail) stop(part Part, bad error) {
 	if t.out.Reason == nil {
 		t.out.Reason, t.bad, t.end = bad, part, 0
+		t.out.Zeros = part.Kind == Zeros
 	}
 	if part.Kind != Torn && part.Kind != Zeros && !errors.Is(part.Err, record.ErrShort) {
 		t.end = part.Position + part.Size

@@ -55,6 +55,9 @@ type Options struct {
 	// ReadOnly opens everything for reading: no file is created, grown,
 	// rebuilt or touched.
 	ReadOnly bool
+	// AheadBytes is how much room, at most, is made ahead of the end of a log that is
+	// written to, and mapped; see logWriter. 0 means none: each set is written by a call.
+	AheadBytes int64
 	// Places, if not nil, remembers where records are.
 	Places *Places
 	// Open, if not nil, counts the segments whose files are open.
@@ -123,10 +126,11 @@ type Segment struct {
 
 	memory logMemory // changed by readers, released with open held exclusively
 
-	writable atomic.Bool // Append is allowed; set by the writer
-	trimming sync.Mutex  // guards trimmed; held while indexes are trimmed
-	trimmed  bool        // the indexes are as they stay, on disk too
-	used     atomic.Bool // acquired or appended to since the last CloseIdle or Park
+	writable    atomic.Bool // Append is allowed; set by the writer
+	trimming    sync.Mutex  // guards trimmed; held while files are trimmed
+	trimmed     bool        // the files are as they stay, on disk too
+	cutUnsynced bool        // the log was cut to its end, which may not be on disk; guarded by open, shared with trimming
+	used        atomic.Bool // acquired or appended to since the last CloseIdle or Park
 
 	listDoubted bool // see syncAborted; guarded by trimming
 
@@ -144,10 +148,11 @@ type sight struct {
 }
 
 type files struct {
-	log   vfs.File
-	index *index.Index     // nil: missing or unusable, and read-only
-	time  *timeindex.Index // nil: likewise
-	txn   *txnindex.Index
+	log    vfs.File
+	writer logWriter        // of log
+	index  *index.Index     // nil: missing or unusable, and read-only
+	time   *timeindex.Index // nil: likewise
+	txn    *txnindex.Index
 
 	unlisted bool // txn is missing, damaged or not to be trusted
 }
@@ -156,6 +161,9 @@ type files struct {
 // before the first Acquire, so the cost of opening a log does not grow with
 // the number of its segments. A relative dir is looked up anew each time.
 func Open(dir string, base int64, opts Options) *Segment {
+	if opts.Suffix != "" { // written once, in large pieces
+		opts.AheadBytes = 0
+	}
 	s := &Segment{base: base, dir: dir, opts: opts, anchor: -1, created: time.Now(), trimmed: true}
 	s.logSuffix.Store(&opts.Suffix)
 	s.indexSuffix.Store(&opts.Suffix)

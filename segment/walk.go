@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -453,10 +454,9 @@ func (w *Walker) allZeros(pos int64) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		for _, b := range chunk {
-			if b != 0 {
-				return false, nil
-			}
+		// There may be much of it: each byte is compared with its neighbour, many at once.
+		if chunk[0] != 0 || !bytes.Equal(chunk[1:], chunk[:len(chunk)-1]) {
+			return false, nil
 		}
 		pos += int64(len(chunk))
 	}
