@@ -407,7 +407,7 @@ func TestACleanedSegmentIsAsLongAsItsBatches_K019(t *testing.T) {
 func TestWhatIsUncleanableStaysAsItIs_341(t *testing.T) {
 	opts := compacted
 	opts.SegmentBytes = 1 << 20
-	l := openLog(t, t.TempDir(), opts)
+	l := openSized(t, t.TempDir(), opts)
 	for i := range 60 {
 		if i == 33 {
 			_, err := l.Append([]seglog.Record{kv("k3", "open")}, &seglog.AppendOptions{Producer: &seglog.Producer{ID: 1, Transactional: true}})

@@ -167,7 +167,7 @@ func topicProperties() map[string]property {
 		"message.timestamp.difference.max.ms": timestampLimit(func(s *topicSettings, d *time.Duration) { s.difference = d }),
 		"message.format.version":              inert(property{apply: anything}, "batches are stored in the format of version 2, as since Kafka 3.0"),
 		"message.downconversion.enable":       inert(property{apply: boolean}, "no old consumers are served"),
-		"preallocate":                         inert(property{apply: boolean}, "files grow as they are written"),
+		"preallocate":                         inert(property{apply: boolean}, "Options.AheadBytes makes room for a log that is being written to, in steps"),
 
 		"unclean.leader.election.enable":          inert(property{apply: boolean}, inertReplication),
 		"min.insync.replicas":                     inert(whole(1, math.MaxInt32, nil), inertReplication),

@@ -290,7 +290,7 @@ func TestALegacyWrapperThatReachesIntoTheBatchBeforeIsDamage(t *testing.T) {
 // What is damaged in the last segment of a log that was not closed is not the end of
 // it: sound batches follow.
 func TestAReadOnlyLogGoesOnBehindDamage(t *testing.T) {
-	l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), seglog.Options{})
+	l := openSized(t, filepath.Join(t.TempDir(), "orders-0"), seglog.Options{})
 	appendEach(t, l, many(10, 100)...)
 	size := fileSize(t, segmentFile(l.Dir(), 0, ".log")) / 10
 	flip := func(dir string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -45,7 +46,8 @@ func (l *Log) logger() *slog.Logger {
 func (l *Log) tellOpened() {
 	r := &l.recovery
 	level := slog.LevelInfo
-	if len(r.Cut)+len(r.SetAside)+len(r.Damaged)+len(r.Missing) > 0 || r.Restarted || r.StateLost {
+	lost := slices.ContainsFunc(r.Cut, func(c Cut) bool { return !c.Zeros })
+	if lost || len(r.SetAside)+len(r.Damaged)+len(r.Missing) > 0 || r.Restarted || r.StateLost {
 		level = slog.LevelWarn
 	}
 	attrs := []any{"clean", r.Clean, "scanned_segments", r.Scanned, "start", l.start.Load(), "end", l.end.Load()}

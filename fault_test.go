@@ -28,6 +28,7 @@ import (
 type clumsy struct {
 	t      *testing.T
 	what   string
+	opts   seglog.Options
 	log    *seglog.Log
 	model  *logtest.Model
 	errors []error
@@ -35,7 +36,9 @@ type clumsy struct {
 }
 
 func newClumsy(t *testing.T, what string) *clumsy {
-	return &clumsy{t: t, what: what, model: &logtest.Model{}}
+	opts := small
+	opts.AheadBytes = *ahead
+	return &clumsy{t: t, what: what, opts: opts, model: &logtest.Model{}}
 }
 
 func (c *clumsy) note(err error) {
@@ -45,7 +48,7 @@ func (c *clumsy) note(err error) {
 }
 
 func (c *clumsy) run(disk *logtest.Disk) {
-	opts := small
+	opts := c.opts
 	opts.FS = disk.FS()
 	l, err := seglog.Open("log", opts)
 	if err != nil {
@@ -122,10 +125,19 @@ func known(err error) bool {
 // K048, K049, K108, K109, K110: every call of a workload fails once, in every way
 // it can.
 func TestNoFailureLosesOrInventsARecord(t *testing.T) {
-	t.Parallel()
+	for _, opts := range bothWays(small) {
+		t.Run(fmt.Sprint("ahead ", opts.AheadBytes), func(t *testing.T) {
+			t.Parallel()
+			everyFault(t, opts)
+		})
+	}
+}
+
+func everyFault(t *testing.T, opts seglog.Options) {
 	n := 0
 	for disk := range logtest.Faults(logtest.NewDisk(logtest.DiskOptions{}), func(disk *logtest.Disk) {
 		c := newClumsy(t, "without a fault")
+		c.opts = opts
 		c.run(disk)
 		require.Empty(t, c.errors)
 	}) {
@@ -133,6 +145,7 @@ func TestNoFailureLosesOrInventsARecord(t *testing.T) {
 			continue // of these all are tried unless a fraction is asked for
 		}
 		c := newClumsy(t, disk.String())
+		c.opts = opts
 		c.run(disk)
 		for _, err := range c.errors {
 			require.True(t, known(err), "%s: %v", disk, err)

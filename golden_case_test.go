@@ -406,7 +406,7 @@ func TestReplicatingKafkasLogGivesTheSameBytes(t *testing.T) {
 	for _, g := range goldens(t, "4.3.1") {
 		t.Run(g.name, func(t *testing.T) {
 			from := openLog(t, g.dir(), seglog.Options{ReadOnly: true})
-			to := openLog(t, filepath.Join(t.TempDir(), g.name), quick)
+			to := openSized(t, filepath.Join(t.TempDir(), g.name), quick)
 			require.NoError(t, to.TruncateFullyAndStartAt(bases(t, from)[0]))
 			var want []byte
 			for _, base := range bases(t, from) {

@@ -34,6 +34,7 @@ func (l *Log) segmentOptions() segment.Options {
 		IndexMaxBytes:      settings.SegmentIndexBytes,
 		ReadOnly:           l.opts.ReadOnly,
 		Places:             l.places,
+		AheadBytes:         settings.aheadBytes(),
 	}
 	if l.opened != nil { // repair has no limit to keep
 		o.Open = l.opened

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
@@ -38,11 +39,25 @@ var quick = seglog.Options{Sync: seglog.SyncNever, TimestampAfterMax: -1}
 // openLog opens a log and closes it when the test ends.
 func openLog(t tb, dir string, opts seglog.Options) *seglog.Log {
 	t.Helper()
+	if opts.AheadBytes == 0 {
+		opts.AheadBytes = *ahead
+	}
 	l, err := seglog.Open(dir, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
+
+// openSized is openLog for tests that go by the size of a log's file while it is open.
+func openSized(t tb, dir string, opts seglog.Options) *seglog.Log {
+	t.Helper()
+	opts.AheadBytes = -1
+	return openLog(t, dir, opts)
+}
+
+// ahead is for running the tests with every log written through memory from the first
+// few bytes on, or never.
+var ahead = flag.Int64("ahead", 0, "what Options.AheadBytes is unless a test says: 4096, or -1 for never")
 
 // reopen closes l and opens its directory again.
 func reopen(t tb, l *seglog.Log, opts seglog.Options) *seglog.Log {
@@ -70,6 +85,18 @@ func copyDir(t tb, from, to string) string {
 	require.NoError(t, os.MkdirAll(to, 0o755))
 	entries, err := os.ReadDir(from)
 	require.NoError(t, err)
+	// The state first: who flushes meanwhile moves the recovery point when the files below
+	// are as they stay, and not before.
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int {
+		state := func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), "seglog.state") }
+		switch {
+		case state(a) == state(b):
+			return 0
+		case state(a):
+			return -1
+		}
+		return 1
+	})
 	for _, e := range entries {
 		if e.IsDir() || e.Name() == ".lock" {
 			continue
@@ -423,9 +450,13 @@ type stored struct {
 // batchesOf reads a .log with nothing but the codec.
 func batchesOf(t tb, dir string, base int64) []stored {
 	t.Helper()
-	data := readFile(t, segmentFile(dir, base, ".log"))
+	return parseAll(t, readFile(t, segmentFile(dir, base, ".log")))
+}
+
+func parseAll(t tb, data []byte) []stored {
+	t.Helper()
 	var all []stored
-	for pos := 0; pos < len(data); {
+	for pos := 0; pos < len(data) && len(bytes.Trim(data[pos:], "\x00")) > 0; { // behind are zeros, if it was not closed
 		b, err := record.Parse(data[pos:])
 		require.NoError(t, err)
 		require.NoError(t, b.Check())

@@ -117,6 +117,7 @@ func (h *troubled) open() bool {
 		h.opts.SegmentBytes = 600 + h.random.Int64N(3000)
 		h.opts.SegmentIndexBytes, h.opts.IndexIntervalBytes = 24+h.random.IntN(400), 1+h.random.IntN(400)
 		h.opts.LookupBytes = int64(h.random.IntN(3)) - 1
+		h.opts.AheadBytes = []int64{-1, 256, 4096}[h.random.IntN(3)]
 	}
 	h.opts.FS = h.disk.FS()
 	l, err := seglog.Open("log", h.opts)

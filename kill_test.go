@@ -20,13 +20,17 @@ import (
 var killRounds = flag.Int("kill.rounds", 25, "how often to kill a writing process")
 
 // The child of the test below: it appends until it is killed, and says so of each
-// record that is durable.
+// record whose append has returned.
 func TestChildThatAppendsUntilKilled(t *testing.T) {
 	dir := os.Getenv("SEGLOG_TEST_KILL")
 	if dir == "" {
 		return // not a child
 	}
-	l, err := seglog.Open(dir, seglog.Options{SegmentBytes: 8000, IndexIntervalBytes: 500})
+	opts := seglog.Options{SegmentBytes: 8000, IndexIntervalBytes: 500, AheadBytes: -1}
+	if os.Getenv("SEGLOG_TEST_AHEAD") != "" { // and what is not durable survives as well
+		opts.AheadBytes, opts.Sync = 4096, seglog.SyncNever
+	}
+	l, err := seglog.Open(dir, opts)
 	if err != nil {
 		fmt.Println("open", err)
 		os.Exit(1)
@@ -47,13 +51,16 @@ func valueOf(offset int64) []byte {
 	return fmt.Appendf(nil, "value of %d %0*d", offset, offset*13%400, 0)
 }
 
-// A real process, really killed: what it said was durable is there.
+// A real process, really killed: what it said was appended is there.
 func TestKillingTheWriterLosesNothingAcknowledged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "orders-0")
 	acknowledged := int64(-1)
 	for round := range *killRounds {
 		child := exec.Command(os.Args[0], "-test.run=^TestChildThatAppendsUntilKilled$", "-test.count=1")
 		child.Env = append(os.Environ(), "SEGLOG_TEST_KILL="+dir)
+		if round%2 > 0 {
+			child.Env = append(child.Env, "SEGLOG_TEST_AHEAD=yes")
+		}
 		pipe, err := child.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, child.Start())

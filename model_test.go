@@ -74,6 +74,7 @@ func newModel(t *rapid.T, root string) *model {
 		RetentionBytes:     rapid.SampledFrom([]int64{-1, 700, 2000}).Draw(t, "retention bytes"),
 		RetentionTime:      rapid.SampledFrom([]time.Duration{-1, 0}).Draw(t, "retention time"),
 		TimestampAfterMax:  -1,
+		AheadBytes:         rapid.SampledFrom([]int64{-1, 1000, 8192}).Draw(t, "ahead bytes"),
 	}}
 	m.open(t)
 	m.start, m.end, m.first = m.opts.StartOffset, m.opts.StartOffset, m.opts.StartOffset
@@ -341,7 +342,10 @@ func (m *model) KilledReopen(t *rapid.T) {
 	m.kill(t)
 	m.harmIndexes(t)
 	m.open(t)
-	require.Empty(t, stats(t, m.log).Recovery.Cut)
+	for _, cut := range stats(t, m.log).Recovery.Cut {
+		require.True(t, cut.Zeros, "%s", cut)
+		require.LessOrEqual(t, cut.Bytes, m.opts.AheadBytes)
+	}
 	m.reopened(t, active)
 }
 

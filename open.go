@@ -706,7 +706,7 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		}
 		l.recovery.Scanned++
 		if r.Cut > 0 {
-			l.recovery.Cut = append(l.recovery.Cut, Cut{File: s.Name(), Position: r.Bytes, Bytes: r.Cut, Reason: r.Reason})
+			l.recovery.Cut = append(l.recovery.Cut, Cut{File: s.Name(), Position: r.Bytes, Bytes: r.Cut, Zeros: r.Zeros, Reason: r.Reason})
 		}
 		if r.SetAside != "" {
 			l.recovery.SetAside = append(l.recovery.SetAside, r.SetAside)
@@ -1256,12 +1256,13 @@ func (l *Log) bound() error {
 	if err != nil {
 		return err
 	}
-	l.recovery.Clean = r.Cut == 0 && r.Damage == nil
+	room := r.Zeros && r.Damage == nil // for what a writer appends next
+	l.recovery.Clean = r.Damage == nil && (r.Cut == 0 || room)
 	l.recovery.Cut, l.recovery.Damaged = nil, nil
 	if r.Damage != nil {
 		l.recovery.Damaged = []error{r.Damage}
 	}
-	if r.Cut > 0 {
+	if r.Cut > 0 && !room {
 		l.recovery.Cut = []Cut{{File: set.active.Name(), Position: r.Bytes, Bytes: r.Cut, Reason: r.Reason}}
 	}
 	start := max(l.state.LogStartOffset, set.first().Base())

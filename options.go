@@ -124,7 +124,8 @@ type Options struct {
 	// background at least so often. 0 means not at all.
 	FlushInterval time.Duration
 	// MaxOpenSegments is how many segments keep their files open: one
-	// descriptor and two mappings each. In a Dir that of DirOptions counts. Beyond it those that are not used are
+	// descriptor and two mappings each, and a mapping more where AheadBytes is at work.
+	// In a Dir that of DirOptions counts. Beyond it those that are not used are
 	// closed, and opened again when they are. 0 means 1024.
 	MaxOpenSegments int
 	// LookupBytes is how much memory may be used to remember where records are, two
@@ -133,6 +134,16 @@ type Options struct {
 	// looked up are mapped. A negative value means none of both: each Get reads its
 	// batch. In a Dir that of DirOptions counts. 0 means 12 MiB, which is enough for two million small records.
 	LookupBytes int64
+	// AheadBytes is how much room, at most, is made at once ahead of the end of a log:
+	// the active segment's file is extended by zeros, with their blocks, and appends
+	// store into it through a mapping, which costs a fraction of a system call each. A
+	// log that is seldom written to has none, and it is cut off when the segment is
+	// sealed and when its file is closed; after a crash the file may end in so many
+	// zeros, which the next Open cuts. Where memory is not as safe as a call (see
+	// docs/architecture.md) there is no such room either. 0 means 1 MiB, but at most an
+	// eighth of SegmentBytes and nothing if that is less than 4096; a negative value
+	// means never.
+	AheadBytes int64
 	// StartOffset is the offset of the first record of a log that has none
 	// yet. It has no effect on an existing log.
 	StartOffset int64
@@ -190,6 +201,7 @@ const (
 	defaultMaxMessageBytes    = 1<<20 + 12
 	defaultMaxOpenSegments    = 1024
 	defaultLookupBytes        = 12 << 20
+	defaultAheadBytes         = 1 << 20
 	defaultRetentionTime      = 7 * 24 * time.Hour
 	defaultTimestampAfterMax  = time.Hour
 	defaultProducerExpiration = 24 * time.Hour
@@ -199,6 +211,7 @@ const (
 	noTimeLimit               = time.Duration(math.MaxInt64)
 	defaultFileDeleteDelay    = time.Minute
 
+	leastAhead      = 4096
 	minSegmentBytes = 14
 	minIndexBytes   = 24 // two entries of the larger kind: one is reserved for sealing
 )
@@ -253,8 +266,20 @@ func (o Options) resolve() (Options, error) {
 		inRange("FlushBytes", o.FlushBytes, 0, math.MaxInt64),
 		inRange("FlushInterval", o.FlushInterval, 0, math.MaxInt64),
 		inRange("MaxOpenSegments", o.MaxOpenSegments, 1, math.MaxInt32),
+		inRange("AheadBytes", o.AheadBytes, math.MinInt64, segment.MaxBytes),
 		inRange("StartOffset", o.StartOffset, 0, math.MaxInt64-1),
 	)
+}
+
+// aheadBytes is AheadBytes as segments take it.
+func (o *Options) aheadBytes() int64 {
+	if o.AheadBytes != 0 {
+		return max(0, o.AheadBytes)
+	}
+	if ahead := min(defaultAheadBytes, o.SegmentBytes/8); ahead >= leastAhead {
+		return ahead
+	}
+	return 0
 }
 
 func ratioFits(ratio float64) error {

@@ -261,7 +261,7 @@ func TestABatchLargerThanTheLimitDoesNotBlockAReader(t *testing.T) {
 func TestReadingOnAndOnGivesTheWholeLog(t *testing.T) {
 	opts := dense
 	opts.SegmentBytes = 2000
-	l := openLog(t, t.TempDir(), opts)
+	l := openSized(t, t.TempDir(), opts)
 	for i := range int64(60) {
 		_, err := l.Append(many(int(1+i%4), 1+i), nil)
 		require.NoError(t, err)

@@ -182,7 +182,7 @@ func TestOneFlippedBitCostsOneBatchOfASealedSegment(t *testing.T) {
 func TestALengthThatClaimsTooMuchIsDamageAndNotTheEnd(t *testing.T) {
 	const batches = 1000
 	build := func(t *testing.T) (dir string, position int64) {
-		l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), quick)
+		l := openSized(t, filepath.Join(t.TempDir(), "orders-0"), quick)
 		appendEach(t, l, many(batches, 100)...)
 		dir = crash(t, l)
 		position = batchesOf(t, dir, 0)[10].position
@@ -471,7 +471,7 @@ func TestARecoveryPointAheadOfTheDataIsBoundedByIt(t *testing.T) {
 	writeLog(t, dir, 50, plainBatch(t, 50, 99))
 	writeFile(t, filepath.Join(broker, "recovery-point-offset-checkpoint"), []byte("0\n1\norders 0 500\n"))
 
-	l := openLog(t, dir, quick)
+	l := openSized(t, dir, quick)
 	require.Equal(t, int64(100), l.Offsets().End)
 	// What is appended below the stored point and not synced is scanned by the
 	// next open: damage there is found.
@@ -1017,7 +1017,7 @@ func TestTheRecoveryPointFollowsWithinASegment(t *testing.T) {
 // whose base offset was changed upwards, and the ones behind it for bad: the log would
 // give out its records under the offsets of others.
 func TestRecoveryTellsABatchThatWasMovedUp(t *testing.T) {
-	l := openLog(t, t.TempDir(), quick)
+	l := openSized(t, t.TempDir(), quick)
 	appendEach(t, l, many(10, 0)...)
 	dir := crash(t, l)
 	edit(t, segmentFile(dir, 0, ".log"), func(b []byte) []byte {
@@ -1086,7 +1086,7 @@ func TestARefusedOpenChangesNothing(t *testing.T) {
 	}
 	tests := map[string]func(t *testing.T) (dir string, opts seglog.Options){
 		"damage of what a killed process had on disk": func(t *testing.T) (string, seglog.Options) {
-			l := openLog(t, filepath.Join(t.TempDir(), "orders-0"), seglog.Options{SegmentBytes: 2000})
+			l := openSized(t, filepath.Join(t.TempDir(), "orders-0"), seglog.Options{SegmentBytes: 2000})
 			appendEach(t, l, many(100, 100)...)
 			all := bases(t, l)
 			waitForRecoveryPoint(t, l, all[len(all)-1]+10)

@@ -310,7 +310,7 @@ func TestAReaderBesideAWriterThatTruncatesReadsWhatIsThere(t *testing.T) {
 // Damage that stays damage when the log is looked at again is told, and once.
 func TestDamageBesideAWriterIsToldOnce(t *testing.T) {
 	dir := t.TempDir()
-	l := openLog(t, dir, quick)
+	l := openSized(t, dir, quick)
 	appendEach(t, l, many(10, 0)...)
 	r := openLog(t, dir, seglog.Options{ReadOnly: true})
 	path := segmentFile(dir, 0, ".log")
@@ -331,7 +331,7 @@ func TestDamageBesideAWriterIsToldOnce(t *testing.T) {
 func TestTheRecordBeforeACutCanBeRead(t *testing.T) {
 	for _, more := range []int64{0, 1, 16, 17, 60} {
 		dir := t.TempDir()
-		l := openLog(t, dir, quick)
+		l := openSized(t, dir, quick)
 		appendEach(t, l, many(10, 0)...)
 		path := segmentFile(dir, 0, ".log")
 		require.NoError(t, os.Truncate(path, fileSize(t, path)/2+more))

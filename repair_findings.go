@@ -224,7 +224,7 @@ func (f *findings) some(v *verification) error {
 	for i := f.meant.first; i < f.meant.end; i++ {
 		job := v.newSegmentCheck(f.dir.bases[i], f.dir.suffix[f.dir.bases[i]])
 		job.last = f.last(i)
-		job.live = job.last && v.writer
+		job.live, job.left = job.last && v.writer, job.last && v.left
 		jobs = append(jobs, job)
 	}
 	return errors.Join(v.measure(jobs), v.segments(jobs))

@@ -177,9 +177,15 @@ type Cut struct {
 	File     string
 	Position int64 // where the cut was made
 	Bytes    int64 // how much was removed
-	Reason   error // why the bytes at Position are not a batch
+	// Zeros: nothing but zeros was. A log that was not closed ends in some that way, see
+	// Options.AheadBytes, and has lost nothing then that was durable.
+	Zeros  bool
+	Reason error // why the bytes at Position are not a batch
 }
 
 func (c Cut) String() string {
+	if c.Zeros {
+		return fmt.Sprintf("%s: %d zero bytes cut at position %d", c.File, c.Bytes, c.Position)
+	}
 	return fmt.Sprintf("%s: %d bytes cut at position %d: %v", c.File, c.Bytes, c.Position, c.Reason)
 }

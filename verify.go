@@ -75,8 +75,8 @@ func (s Severity) String() string {
 //	read_error           the file system cannot read the file here
 //	log_size             a log is larger than positions can tell
 //	torn_tail            the log ends in a part of a batch (Warning in the last segment)
-//	zero_tail            the log ends in zeros
-//	in_progress          the last batch is being written (Note)
+//	zero_tail            the log ends in zeros (Warning in the last segment of a log that was not closed: room made ahead)
+//	in_progress          the last batch is being written, or room made for the next (Note)
 //	end_offset           the log ends at another offset than when it was closed
 //	missing_end          the log ends below an offset up to which it was on disk
 //	segment_overlap      two segments have the same offsets

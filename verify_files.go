@@ -36,6 +36,7 @@ func (v *verification) directory() error {
 		jobs[i] = v.newSegmentCheck(base, found.suffix[base])
 		jobs[i].last = i == len(jobs)-1
 		jobs[i].live = jobs[i].last && v.writer
+		jobs[i].left = v.left && (jobs[i].last || found.bases[i+1] > v.closed)
 	}
 	if err := v.measure(jobs); err != nil {
 		return err
@@ -89,11 +90,14 @@ type history struct {
 	// closed is up to where we have written the log without leaving out an offset but
 	// those. A gap above it is how a power loss leaves a log. 0 if nobody knows.
 	closed int64
+	// left: the log is ours, and was not closed. Then its end may be room that was made
+	// ahead (Options.AheadBytes).
+	left bool
 }
 
 func (v *verification) past() history {
 	files := checkpoint.StateFiles{FS: v.opts.FS, Dir: v.dir}
-	state, _ := files.Read() // not there, or damaged: then it is not known
+	state, err := files.Read() // not there, or damaged: then it is not known
 	if isLogDirectory(v.opts.FS, filepath.Dir(v.dir)) && !v.untouched() {
 		state.RecoveryPoint = 0 // a broker may have begun it anew since
 	}
@@ -101,6 +105,7 @@ func (v *verification) past() history {
 		cleanedTo: max(state.FirstDirty, v.cleanedByBroker()),
 		explained: max(state.KnownGaps, state.LogStartOffset),
 		closed:    state.RecoveryPoint,
+		left:      err == nil && state.Clean == nil,
 	}
 }
 
@@ -344,7 +349,7 @@ func (v *verification) segmentFile(f layout.File) error {
 	job := v.newSegmentCheck(f.Base, f.State.Suffix())
 	job.only = f.Kind
 	job.last = v.lastLog() <= f.Base
-	job.live = job.last && v.writer
+	job.live, job.left = job.last && v.writer, job.last && v.past().left
 	if _, err := v.opts.FS.Stat(filepath.Join(v.dir, job.name)); errors.Is(err, fs.ErrNotExist) {
 		job.alone = true
 	}

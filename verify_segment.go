@@ -29,6 +29,7 @@ type segmentCheck struct {
 	name   string      // of the log
 	last   bool        // the segment that is appended to
 	live   bool        // it is last, and a writer is at work
+	left   bool        // its writer has not closed the log, and need not have cut it to its end
 	only   layout.Kind // if not Unknown, problems of other files are not told
 	alone  bool        // there is no log, just the index that only says
 
@@ -95,7 +96,7 @@ func (s *segmentCheck) confirm() error {
 		return nil
 	}
 	again := s.v.newSegmentCheck(s.base, s.suffix)
-	again.last, again.live, again.only, again.alone = s.last, s.live, s.only, s.alone
+	again.last, again.live, again.left, again.only, again.alone = s.last, s.live, s.left, s.only, s.alone
 	again.ctx, again.confirming = s.ctx, true
 	again.attempt()
 	if again.err != nil {
@@ -214,7 +215,14 @@ func (s *segmentCheck) part(part segment.Part) error {
 		s.torn = true
 		part.Size = s.end - part.Position
 		s.walker.Reset(s.log, s.base, s.end, s.end)
-		err = s.told(Note, "in_progress", part.Position, s.next, part.Size, "the last %d bytes are being written", part.Size)
+		what := "are being written"
+		if part.Kind == segment.Zeros {
+			what = "are room for what is written next"
+			if !s.last {
+				what = "are room that is about to be cut off"
+			}
+		}
+		err = s.told(Note, "in_progress", part.Position, s.next, part.Size, "the last %d bytes %s", part.Size, what)
 	} else {
 		err = s.tell(layout.Log, s.damage(part))
 	}
@@ -227,6 +235,9 @@ func (s *segmentCheck) part(part segment.Part) error {
 // unfinished reports whether a writer may be about to write the part: it is the
 // last thing in the log, or only room that was made lies behind it.
 func (s *segmentCheck) unfinished(part segment.Part) (bool, error) {
+	if part.Kind == segment.Zeros && s.v.writer {
+		return true, nil // of a sealed one it is cut off in a moment
+	}
 	if !s.live {
 		return false, nil
 	}
@@ -260,6 +271,10 @@ func (s *segmentCheck) damage(part segment.Part) Problem {
 	case part.Kind == segment.Zeros:
 		s.torn, s.reach = true, part.Reach(s.next)
 		p.Kind, p.Detail = "zero_tail", fmt.Sprintf("%d zero bytes at position %d", part.Size, part.Position)
+		if s.left {
+			p.Severity = Warning
+			p.Detail += ", room that was made ahead, unless a crash has left them"
+		}
 	case part.Kind == segment.Torn:
 		s.torn, s.reach = true, part.Reach(s.next)
 		p.Kind = "torn_tail"

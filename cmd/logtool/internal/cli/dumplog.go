@@ -162,13 +162,18 @@ func (l *logDump) tail(p segment.Part) error {
 	if p.Kind == segment.Zeros {
 		kind, text = "zeros", plural(p.Size, "zero byte", "zero bytes")
 	}
+	held := heldByWriter(l.app.FS, l.path)
 	switch {
-	case !l.last:
+	case !l.last && (p.Kind != segment.Zeros || !held):
 		l.damage++
 		return l.gap(p, kind, text+", though another segment follows", Bad)
-	case heldByWriter(l.app.FS, l.path):
+	case held:
 		kind = "in_progress"
-		text = fmt.Sprintf("in progress: %s are being written", plural(p.Size, "byte", "bytes"))
+		what := "are being written"
+		if p.Kind == segment.Zeros {
+			what = "are room for what is written next"
+		}
+		text = fmt.Sprintf("in progress: %s %s", plural(p.Size, "byte", "bytes"), what)
 	default:
 		l.app.Warnf("%s: %s at position %d; opening the log for writing cuts it off", l.path, text, p.Position)
 	}
