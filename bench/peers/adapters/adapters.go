@@ -15,7 +15,7 @@ import (
 // All are the stores, seglog first.
 func All() []work.Spec {
 	return []work.Spec{
-		seglogSpec, tidwallSpec, raftWALSpec, bboltSpec, pebbleSpec, badgerSpec, etcdSpec, natsSpec,
+		seglogSpec, seglogCallsSpec, tidwallSpec, raftWALSpec, bboltSpec, pebbleSpec, badgerSpec, etcdSpec, natsSpec,
 		kafkaSpec,
 	}
 }

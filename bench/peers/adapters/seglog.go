@@ -12,15 +12,22 @@ import (
 
 // The default options, but for the size of segments in logs that are cut in half, which
 // takes more than one, and for Sync.
-//
-// When Options has a switch for it, the mode without mappings is a second Spec here, made by
-// the same function, with Of set to "seglog".
 var seglogSpec = work.Spec{
 	Name: "seglog", Segments: true,
 	How: "default options: segments of 1 GiB (64 MiB in the logs that are made to be read and cut, of which half is dropped), " +
 		"checksums on; SyncNever where nothing waits for the disk, SyncAlways where it does",
 	Open:     func(dir string, o work.Options) (work.Log, error) { return openSeglog(dir, o, seglog.Options{}) },
 	OpenKeys: openSeglogKeys, OpenOffsets: openSeglogOffsets,
+}
+
+// The mode that reads and writes log files by system calls alone: less memory is shared
+// with the files, and all is slower.
+var seglogCallsSpec = work.Spec{
+	Name: "seglog, calls", Of: "seglog", Segments: true,
+	How: "as seglog, with AheadBytes and LookupBytes below 0: no log file is mapped, appends are written and records read by system calls",
+	Open: func(dir string, o work.Options) (work.Log, error) {
+		return openSeglog(dir, o, seglog.Options{AheadBytes: -1, LookupBytes: -1})
+	},
 }
 
 func openSeglog(dir string, o work.Options, opts seglog.Options) (*seglogLog, error) {
