@@ -255,14 +255,14 @@ func bothWays(opts seglog.Options) []seglog.Options {
 func TestNothingDurableIsLostOfPagesInAnyMix(t *testing.T) {
 	opts := seglog.Options{SegmentBytes: 60_000, IndexIntervalBytes: 3000, AheadBytes: 8192}
 	crashAtEveryOperation(t, opts, 1, func(d *driver) {
-		for i := range 40 {
+		for i := range 11 {
 			d.append(12, seglog.SyncNever)
-			if i == 11 {
+			if i == 3 {
 				d.sync()
 			}
 		}
-		d.truncate(200)
-		for range 6 {
+		d.truncate(80)
+		for range 2 {
 			d.append(12, seglog.SyncNever)
 		}
 		d.append(1, seglog.SyncAlways)
