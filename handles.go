@@ -201,8 +201,8 @@ func (l *Log) newDoubt() doubt { return doubt{generation: l.generation.Load()} }
 // again reports whether to read again: what a truncation has left may look like damage to
 // one who does not know of it yet, and so may what was appended then. Of its own
 // truncations a log knows. If it is read-only, another process has changed the file since
-// the log was last looked at, or has compacted several segments into it; what is met a
-// second time is believed, unless that goes on. Nothing is acquired.
+// the log was last looked at, or has compacted several segments into it; what is met again
+// is believed when that does not go on, or after some times. Nothing is acquired.
 func (l *Log) again(d *doubt, err error) (bool, error) {
 	var damage *CorruptionError
 	if !errors.As(err, &damage) {
@@ -218,12 +218,15 @@ func (l *Log) again(d *doubt, err error) (bool, error) {
 	}
 	met := d.file == damage.File && d.position == damage.Position
 	if s := l.set.Load().floor(damage.BaseOffset); met || s != nil && s.Base() == damage.BaseOffset {
-		changed := false
 		if !met {
-			changed, _ = s.Changed()
 			d.again = 0
 		}
-		if !changed && (d.again == maxRefreshes || !l.relisted()) {
+		// A file that is shorter than it was is another one, or was cut.
+		changed := errors.Is(err, io.ErrUnexpectedEOF)
+		if !changed && s != nil && s.Base() == damage.BaseOffset {
+			changed, _ = s.Changed()
+		}
+		if d.again == maxRefreshes || !changed && !l.relisted() {
 			return false, err
 		}
 	}
