@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,8 +26,10 @@ func TestPreallocateTakesRealBlocks_K104(t *testing.T) {
 func TestPreallocateRestoresTheLengthWhenItFails(t *testing.T) {
 	f := create(t, filepath.Join(t.TempDir(), "f"))
 	require.NoError(t, f.Preallocate(5000))
-	err := f.Preallocate(1 << 62) // more than any file system's largest file
-	require.ErrorIs(t, err, unix.EFBIG)
+	err := f.Preallocate(1 << 62)     // more than any file system's largest file
+	if !errors.Is(err, unix.ENOSPC) { // so says one in memory
+		require.ErrorIs(t, err, unix.EFBIG)
+	}
 	require.ErrorContains(t, err, f.Name())
 	info, err := f.Stat()
 	require.NoError(t, err)
