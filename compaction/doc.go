@@ -9,7 +9,7 @@
 // A round cleans in two passes that read the log from front to back:
 //
 //  1. The dirty part is read, and for each key the offset of its last record put in
-//     a KeyMap of fixed size. If the map gets full the round ends there, be it in the
+//     a KeyMap of bounded size. If the map gets full the round ends there, be it in the
 //     middle of a segment, and the next one goes on behind it.
 //  2. Every segment below that end is read and written anew without the records that
 //     the map has a later offset for. Small segments become one. What a batch is, is

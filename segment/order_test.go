@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 )
 
@@ -53,17 +52,7 @@ func TestOfTwoBatchesThatContradictEachOtherTheWrongOneIsFound(t *testing.T) {
 // scanned returns the offsets of the batches that a scan gives, stepping over damage,
 // and how much damage it met.
 func scanned(t *testing.T, log []byte, base int64, b Bound) (offsets []int64, damage int) {
-	dir := t.TempDir()
-	s, err := Create(dir, base, Options{FS: vfs.OS, IndexIntervalBytes: 4096})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Retire()) })
-	_, err = vfs.WriteFull(s.open.log, log, 0)
-	require.NoError(t, err)
-	s.size.Store(int64(len(log)))
-	require.NoError(t, s.Acquire())
-	defer s.Release()
-	var c Scanner
-	c.Reset(s, 0, int64(len(log)))
+	c := over(t, log, base)()
 	c.Bound(b)
 	for {
 		batch, err := c.Checked()
