@@ -183,3 +183,20 @@ func TestExpiryWaitsForCommitsUnderWay(t *testing.T) {
 	require.NoError(t, p.settle(ctx, last))
 	h.both(func() { require.EqualValues(t, 2, h.at("g", orders)) })
 }
+
+// A broker fetches as of the position that is replicated; here it is what is on disk.
+func TestFetchIsAsOfWhatIsOnDisk_376(t *testing.T) {
+	h := newHouse(t, quiet)
+	h.commit("g", orders, 1)
+	p := h.partitions[PartitionFor("g", h.Partitions())]
+	for offset := int64(2); offset < 5; offset++ {
+		r := simple("g", orders, offset)
+		e := newEncoder()
+		require.Empty(t, h.encode(e, "g", r.Offsets, h.fetch("g", orders, false).CommitTimestamp, -1))
+		last, err := p.commit(&r, e) // and nobody has waited for it
+		require.NoError(t, err)
+		require.Equal(t, offset-1, h.at("g", orders))
+		require.NoError(t, p.settle(ctx, last))
+		require.Equal(t, offset, h.at("g", orders))
+	}
+}
