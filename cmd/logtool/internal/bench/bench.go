@@ -132,15 +132,15 @@ var ErrEmpty = errors.New("there is no record to look up")
 // op is one operation; it returns how many records and bytes it was about.
 type op func() (records, bytes int64, err error)
 
-// measure lets each goroutine do what make makes for it, until time is over, or most
+// measure lets each goroutine do what begin gives it, until time is over, or most
 // bytes have been written, 0 being any number.
-func (b *bench) measure(ctx context.Context, r *Result, most int64, make func(worker int) op) error {
+func (b *bench) measure(ctx context.Context, r *Result, most int64, begin func(worker int) op) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	parts := slices.Repeat([]Result{{}}, b.opts.Goroutines)
-	ops := slices.Repeat([]op{nil}, len(parts))
+	parts := make([]Result, b.opts.Goroutines)
+	ops := make([]op, len(parts))
 	for i := range parts {
-		ops[i], parts[i].Latency = make(i), newHistogram()
+		ops[i], parts[i].Latency = begin(i), newHistogram()
 	}
 	var workers sync.WaitGroup
 	began := time.Now()
