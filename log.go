@@ -59,9 +59,10 @@ type Log struct {
 	maintain sync.Mutex
 	heldBy   TimestampOffset // by which retention was told to be held; under maintain
 
-	// sync is held by the one who syncs for all that wait behind it. It comes
-	// before append in lock order.
-	sync sync.Mutex
+	// sync is held by the one who syncs, for all others of the syncers, and to keep
+	// syncs away. It comes before append in lock order.
+	sync    sync.Mutex
+	syncers syncers
 
 	// append guards writing.
 	append struct {

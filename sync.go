@@ -27,19 +27,23 @@ func (l *Log) Sync() error {
 	return nil
 }
 
-// syncTo returns once everything below offset is on disk. Whoever gets the
-// sync lock syncs for all that were appended by then, so that those who queue
-// behind it find their work done: group commit without a timer, and a lone
-// writer waits for nobody.
+// syncTo returns once everything below offset is on disk: group commit, see syncers.
 func (l *Log) syncTo(offset int64) error {
-	if l.durable.Load() >= offset {
+	served := func() bool { return l.durable.Load() >= offset }
+	if served() {
 		return nil
 	}
+	company, lead := l.syncers.lead(served)
+	if !lead {
+		return nil
+	}
+	defer l.syncers.follow()
 	l.sync.Lock()
 	defer l.sync.Unlock()
-	if l.durable.Load() >= offset {
+	if served() {
 		return nil
 	}
+	l.gather(company)
 	work, err := l.takeWork()
 	if err != nil {
 		return err
