@@ -62,7 +62,7 @@ func (s *Segment) Append(set Set) error {
 			return fmt.Errorf("append to segment %d: %w", s.base, err)
 		}
 	}
-	if err := s.open.writer.write(s.open.log, set.Bytes, pos, s.opts.AheadBytes); err != nil {
+	if err := s.open.writer.write(s.open.log, set.Bytes, pos, s.synced.Load(), s.opts.AheadBytes); err != nil {
 		return s.undoWrite(pos, s.logFault(err))
 	}
 	if err := s.appendAborted(set.Aborted); err != nil {

@@ -449,6 +449,7 @@ func (s *Segment) Sync() error {
 	}
 	defer s.Release()
 	size := s.size.Load()
+	s.synced.Store(size)
 	if err := s.open.log.Sync(); err != nil {
 		return err
 	}

@@ -93,6 +93,8 @@ type Segment struct {
 	// publishes it after the bytes are written, so that a reader never sees
 	// part of a batch below it. -1 until a lazily opened segment is opened.
 	size atomic.Int64
+	// synced is the size at the last Sync; what goes by it is only how bytes are stored.
+	synced atomic.Int64
 
 	// open guards the open files. A reader holds it shared for the length
 	// of one read, so that whoever holds it exclusively (to open, truncate,

@@ -41,7 +41,7 @@ type logWriter struct {
 	memory  []byte      // of it: the file from start on
 	start   int64
 	length  int64 // of the file, if it may be longer than the log; else 0
-	warm    int   // memory up to there has its pages
+	warm    int64 // the file has its pages up to there; see warmUp
 	last    int   // where in memory the length of the last set is, -1: nowhere
 
 	taken int64  // bytes since the file was opened
@@ -58,14 +58,12 @@ const quietShare = 16
 // leastAhead is a page: less is not worth a mapping.
 const leastAhead = 4 << 10
 
-// largeSet is what a call is as fast for as memory: the kernel takes larger pages then.
+// largeSet is what a call is as fast for as memory without pages.
 const largeSet = 8 << 10
 
-// warmAhead is for how much of the room pages are made at once.
-const warmAhead = 64 << 10
-
-// write stores b at pos, the end of the log. Nothing of it counts if it fails; see undo.
-func (w *logWriter) write(f vfs.File, b []byte, pos, ahead int64) error {
+// write stores b at pos, the end of the log, which was last synced when it ended at
+// synced. Nothing of it counts if it fails; see undo.
+func (w *logWriter) write(f vfs.File, b []byte, pos, synced, ahead int64) error {
 	if w.fault != nil {
 		return w.fault
 	}
@@ -81,7 +79,10 @@ func (w *logWriter) write(f vfs.File, b []byte, pos, ahead int64) error {
 		}
 	}
 	w.taken += int64(len(b))
-	if room && len(b) < largeSet {
+	if piece := min(warmPiece, ahead/quietShare); room && end > w.warm && end-synced > piece && int64(len(b)) < piece {
+		w.warmUp(f, pos, end, piece)
+	}
+	if room && (len(b) < largeSet || end <= w.warm) {
 		return w.store(f, b, int(pos-w.start))
 	}
 	w.last = -1
@@ -109,9 +110,32 @@ func (w *logWriter) advance(f vfs.File, pos, end, ahead int64) (bool, error) {
 			w.length = 0
 		}
 	default:
-		w.mapping, w.memory, w.start, w.length, w.last, w.warm = m, m.Bytes(), pos, to, -1, 0
+		w.mapping, w.memory, w.start, w.length, w.last = m, m.Bytes(), pos, to, -1
 	}
 	return err == nil, nil
+}
+
+// warmPiece is for how much of the room pages are made at once, at most, and of what
+// size.
+const warmPiece = 64 << 10
+
+var zeros [warmPiece]byte
+
+// warmUp makes the pages of the room that a set at [pos, end) and the next ones go to, by
+// writing zeros over its zeros: that takes a third of the time of a fault for each page,
+// since the kernel takes larger ones then. But a sync of any byte then writes all of
+// such a page; so this is for logs of which much is written between two syncs. It is for
+// speed only: an error is left to who has something to say.
+func (w *logWriter) warmUp(f vfs.File, pos, end, piece int64) {
+	from := max(w.warm, pos)
+	to := min((end+piece)/piece*piece, w.length)
+	for w.warm = to; from < to; {
+		n, err := f.WriteAt(zeros[:min(to-from, piece)], from)
+		if err != nil {
+			return
+		}
+		from += int64(n)
+	}
 }
 
 // whole fails if the file does not reach up to the end of the log, pos.
@@ -132,11 +156,6 @@ const (
 // store copies b into memory, from at on: all but the lengths of its batches first.
 func (w *logWriter) store(f vfs.File, b []byte, at int) (err error) {
 	defer w.catch(f, debug.SetPanicOnFault(true), &err)
-	if at+len(b) > w.warm {
-		warm := min(at+len(b)+warmAhead, len(w.memory))
-		vfs.Populate(w.mapping, w.warm, warm)
-		w.warm = warm
-	}
 	to := w.memory[at : at+len(b)]
 	// Inside the last page of a file nothing faults: behind its end there are zeros, and
 	// what is written there is lost.
@@ -205,7 +224,7 @@ func (w *logWriter) unmap() error {
 		return nil
 	}
 	err := w.mapping.Unmap()
-	w.mapping, w.memory, w.last = nil, nil, -1
+	w.mapping, w.memory, w.last, w.warm = nil, nil, -1, 0
 	return err
 }
 

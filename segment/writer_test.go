@@ -123,3 +123,55 @@ func TestAppendsDoNotNeedRoomAhead(t *testing.T) {
 		})
 	}
 }
+
+// zeroWrites counts the calls that write behind the log's end, of which refused fail.
+func zeroWrites(t *testing.T, s *segment.Segment, fsys *faultfs.FS, refused error) *int {
+	n := new(int)
+	fsys.Do(faultfs.Op(faultfs.Write).Name("*.log"), func(c faultfs.Call) error {
+		size, err := s.Size()
+		require.NoError(t, err)
+		if c.Off+c.Size < size+512 { // a set
+			return nil
+		}
+		*n++
+		return refused
+	})
+	return n
+}
+
+// Much that is not synced has its pages made ahead, by writing zeros; a log that is synced
+// after each set would have to write them with each.
+func TestPagesAreMadeAheadOfALogThatIsSeldomSynced(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		synced  bool
+		refused error
+	}{
+		{"not synced", false, nil},
+		{"not synced, the disk refuses", false, errors.New("refused")},
+		{"synced", true, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			fsys := faultfs.New(crashfs.New(crashfs.Options{}))
+			s, err := segment.Create(".", 0, options(segment.Options{FS: fsys, AheadBytes: 16 << 10}))
+			require.NoError(t, err)
+			n := zeroWrites(t, s, fsys, row.refused)
+			for i := range int64(200) {
+				put(t, s, 1, span(10*i, 10*i+9)...)
+				if row.synced {
+					require.NoError(t, s.Sync())
+				}
+			}
+			if row.synced {
+				require.Zero(t, *n)
+			} else {
+				require.NotZero(t, *n)
+			}
+			require.Equal(t, span(0, 1999), found(t, s, 0))
+			require.NoError(t, s.Seal())
+			require.NoError(t, s.Trim())
+			require.Zero(t, ahead(t, s, fsys))
+			require.NoError(t, s.Retire())
+		})
+	}
+}

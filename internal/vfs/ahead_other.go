@@ -12,5 +12,3 @@ import (
 func allocateMapped(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
 func smallPages([]byte) {}
-
-func populate([]byte) {}

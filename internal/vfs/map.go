@@ -108,22 +108,3 @@ func (m *osMapping) Unmap() error {
 	}
 	return nil
 }
-
-// Populate has the kernel make the pages of a writable mapping, as if something were
-// stored in each, faster than by a fault for each. It is advice: where it cannot be
-// followed nothing happens. from and to are bytes in m.
-func Populate(m Mapping, from, to int) {
-	if m, ok := m.(interface{ Populate(from, to int) }); ok {
-		m.Populate(from, to)
-	}
-}
-
-// Populate is what the function of that name calls.
-func (m *osMapping) Populate(from, to int) {
-	page := os.Getpagesize()
-	from = (from + m.skip) / page * page
-	to = min((to+m.skip+page-1)/page*page, len(m.memory))
-	if from < to {
-		populate(m.memory[from:to])
-	}
-}

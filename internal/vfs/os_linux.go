@@ -54,5 +54,3 @@ func allocateMapped(f *os.File, from, to int64) error {
 // smallPages keeps the kernel from taking huge pages for a mapping: a sync of a few
 // bytes would write all of one. It is advice, and not needed.
 func smallPages(memory []byte) { _ = unix.Madvise(memory, unix.MADV_NOHUGEPAGE) }
-
-func populate(memory []byte) { _ = unix.Madvise(memory, unix.MADV_POPULATE_WRITE) }
