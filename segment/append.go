@@ -68,7 +68,8 @@ func (s *Segment) Append(set Set) error {
 	if err := s.appendAborted(set.Aborted); err != nil {
 		return s.undoWrite(pos, err)
 	}
-	newest := s.Newest()
+	before := s.newest.TimestampOffset // which only the writer changes, as long as there is one
+	newest := before
 	newest.raise(set.MaxTimestamp, set.OffsetOfMaxTimestamp)
 	if indexed {
 		if err := s.addIndexEntry(set.LastOffset, pos, newest); err != nil {
@@ -83,7 +84,9 @@ func (s *Segment) Append(set Set) error {
 	s.nextOffset = set.LastOffset + 1
 	s.size.Store(pos + int64(len(set.Bytes)))
 	// Last: a reader that is told of the newest timestamp must find its batch.
-	s.setNewest(newest)
+	if newest != before {
+		s.setNewest(newest)
+	}
 	return nil
 }
 
