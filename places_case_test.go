@@ -88,11 +88,14 @@ func anyBatch(t tb, random *rand.Rand, next int64) (b []byte, last int64) {
 	if random.IntN(4) == 0 {
 		o.Codec = record.Zstd
 	}
+	if random.IntN(4) == 0 {
+		o.TimestampType, o.LogAppendTime = record.LogAppendTime, 1000+base
+	}
 	var records []seglog.Record
 	offset := base
-	for i := range []int{1, 1, 2, 9, 40}[random.IntN(5)] {
-		if i > 0 && random.IntN(10) == 0 {
-			offset += 3 // as compaction leaves it
+	for range []int{1, 1, 2, 9, 40}[random.IntN(5)] {
+		if random.IntN(10) == 0 {
+			offset += 3 // as compaction leaves it, at the beginning too
 		}
 		timestamp := 1000 + offset
 		switch random.IntN(12) {

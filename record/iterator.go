@@ -193,6 +193,39 @@ func (it *Iterator) ResetAt(b Batch, at int) error {
 	return nil
 }
 
+// Origin is what a batch says of each of its records.
+type Origin struct {
+	BaseOffset int64
+	Timestamp  int64 // what the timestamps of records are relative to or, with AppendTime, all of them
+	AppendTime bool
+}
+
+// Origin is for a batch of magic 2.
+func (b Batch) Origin() Origin {
+	if b.TimestampType() == LogAppendTime {
+		return Origin{b.BaseOffset(), b.MaxTimestamp(), true}
+	}
+	return Origin{b.BaseOffset(), b.BaseTimestamp(), false}
+}
+
+// ResetWithin is ResetAt for one who has kept the origin of the batch, and from the record
+// on some of its bytes, or all: Next decodes the first one, and Position tells its size,
+// counted from HeaderSize. The rest of the batch is not looked at, nor needs to be there.
+func (it *Iterator) ResetWithin(data []byte, o Origin) {
+	it.batch, it.err = nowhere, nil
+	it.data, it.pos, it.index, it.count = data, 0, 0, math.MaxInt32
+	it.entry = nil
+	it.baseOffset, it.baseTimestamp = o.BaseOffset, o.Timestamp
+	it.hasAppendTime, it.appendTime = o.AppendTime, o.Timestamp
+}
+
+// nowhere is the batch of records of which the batch is not known.
+var nowhere = func() Batch {
+	b := Batch{make([]byte, HeaderSize)}
+	b.b[magicPos] = byte(MagicV2)
+	return b
+}()
+
 // Position is the byte of the batch at which the record begins that Next would
 // decode. It says nothing of batches that are compressed or of old formats.
 func (it *Iterator) Position() int { return HeaderSize + it.pos }

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"encoding/binary"
 	"hash/crc32"
 	"runtime/debug"
 	"strconv"
@@ -17,15 +18,17 @@ import (
 // A sparse index says in which few kilobytes a record is. To find it there, the
 // batches and records before it have to be walked over, each of which says where the
 // next one begins: one cache miss after another. Places remembers for the index
-// intervals that were looked at where their records are, two to four bytes for each.
+// intervals that were looked at where their records are, two to six bytes for each, and
+// what their batches say of them: so that of the log only the record itself is touched.
 //
 // What it says is true because it is forgotten when it might not be: an interval is
 // remembered after the checksums, the order of its batches and all records in it were
 // found right, for as long as the files of its segment stay open and are not
 // truncated. And since someone else may cut a file, or a disk give back other bytes
 // than the first time, each look-up checks what it finds: the checksum of the batch if
-// the record is alone in it, else two bytes of one of its own. Batches that are compressed, control batches and those of old formats are
-// not remembered. Whoever finds nothing here walks, as before.
+// the record is alone in it, else two bytes of one of its own. Batches that are
+// compressed, control batches and those of old formats are not remembered. Whoever finds
+// nothing here walks, as before.
 
 // Places is memory for where records are, shared by any number of segments and safe
 // for concurrent use. Look-ups take no lock. When it is full it forgets what was not
@@ -75,15 +78,24 @@ type interval struct {
 	first      int64  // offset of the first record; those of the others follow
 	newest     int64  // the timestamp of the last one, if they rise
 	rising     bool   // timestamps do from record to record, and there is no control batch
-	wide       bool   // numbers take four bytes, not two
+	wide       bool   // positions take four bytes, not two
 
-	// numbers has, counted from start, the places of records, 0 where there is none,
-	// and then of batches that have records; and behind these, in two bytes in any
-	// case, the checks of records. There are neither batches nor checks if each batch
-	// has one record, and nothing at all where one has to walk.
-	numbers          []uint16
+	// table has an entry for each batch that has records, and one for each record; see
+	// the constants below. There are no batches, and no checks of records, if each batch
+	// has one record; and nothing at all where one has to walk.
+	table            []byte
 	records, batches int32
 }
+
+// Of the table of an interval. Positions are counted from its start, and offsets from its
+// first.
+//
+//	batch:   position 4 (highest bit: of append time) | base offset 4 | timestamp 8
+//	record:  position 2 or, if wide, 4; 0 where there is none | check 2, if there are batches
+const (
+	placeBatch    = 16
+	placeAppended = 1 << 31
+)
 
 func newInterval(owner uint64, slot int, w *placeWalk) *interval {
 	v := &interval{
@@ -91,73 +103,78 @@ func newInterval(owner uint64, slot int, w *placeWalk) *interval {
 		newest: w.newest, rising: !w.falls, wide: w.end-w.start > 1<<16,
 	}
 	v.used.Store(true)
-	places, batches, checks := w.places, w.batches, w.checks
+	batches := w.batches
 	if len(batches) == w.records {
-		batches, checks = nil, nil
+		batches = nil
 	}
-	width := 1
-	if v.wide {
-		width = 2
-	}
-	length := width*(len(places)+len(batches)) + len(checks)
-	if length > mostInterval/2 {
+	v.records, v.batches = int32(len(w.places)), int32(len(batches))
+	length := placeBatch*len(batches) + v.width()*len(w.places)
+	if length > mostInterval {
+		v.records, v.batches = 0, 0
 		return v
 	}
-	v.records, v.batches = int32(len(places)), int32(len(batches))
-	v.numbers = make([]uint16, 0, length)
-	for _, list := range [][]uint32{places, batches} {
-		for _, n := range list {
-			v.numbers = append(v.numbers, uint16(n))
-			if v.wide {
-				v.numbers = append(v.numbers, uint16(n>>16))
-			}
+	v.table = make([]byte, 0, length)
+	for _, b := range batches {
+		v.table = b.appendTo(v.table, v.first)
+	}
+	for i, place := range w.places {
+		if v.table = le.AppendUint16(v.table, uint16(place)); v.wide {
+			v.table = le.AppendUint16(v.table, uint16(place>>16))
+		}
+		if batches != nil {
+			v.table = le.AppendUint16(v.table, w.checks[i])
 		}
 	}
-	v.numbers = append(v.numbers, checks...)
 	return v
 }
 
-func (v *interval) number(i int) uint32 {
+var le = binary.LittleEndian
+
+// width is how many bytes the table has for each record.
+func (v *interval) width() int {
+	switch {
+	case v.batches > 0 && v.wide:
+		return 6
+	case v.batches > 0 || v.wide:
+		return 4
+	}
+	return 2
+}
+
+// at is where the record at place i is, counted from start; 0 if there is none.
+func (v *interval) at(i int) uint32 {
+	b := v.table[placeBatch*int(v.batches)+v.width()*i:]
 	if v.wide {
-		return uint32(v.numbers[2*i]) | uint32(v.numbers[2*i+1])<<16
+		return le.Uint32(b)
 	}
-	return uint32(v.numbers[i])
+	return uint32(le.Uint16(b))
 }
 
-// place returns where the record at offset is, counted from start, and where its batch
-// is, and its check. 0 is nowhere that is known.
-func (v *interval) place(offset int64) (place, batch uint32, check int) {
-	i := offset - v.first
-	if i < 0 || i >= int64(v.records) {
-		return 0, 0, 0
-	}
-	place = v.number(int(i))
-	if v.batches == 0 {
-		return place, place - record.HeaderSize, alone
-	}
-	check = int(v.numbers[len(v.numbers)-int(v.records)+int(i)])
-	return place, v.batchOf(place), check
+// check is that of the record at place i, if there are batches.
+func (v *interval) check(i int) uint16 {
+	return le.Uint16(v.table[placeBatch*int(v.batches)+v.width()*(i+1)-2:])
 }
 
-// alone is the check of a record that is alone in its batch, which has a checksum.
-const alone = -1
-
-// batchOf returns the last batch that begins at or below place.
-func (v *interval) batchOf(place uint32) uint32 {
-	low, high := int(v.records), int(v.records+v.batches)
+// batchOf returns the last batch that begins at or below place, if there are batches.
+func (v *interval) batchOf(place uint32) (at uint32, o record.Origin) {
+	low, high := 0, int(v.batches)
 	for high-low > 1 {
-		if middle := (low + high) / 2; v.number(middle) <= place {
+		if middle := (low + high) / 2; le.Uint32(v.table[placeBatch*middle:])&^placeAppended <= place {
 			low = middle
 		} else {
 			high = middle
 		}
 	}
-	return v.number(low)
+	b := v.table[placeBatch*low:][:placeBatch]
+	at = le.Uint32(b)
+	o.BaseOffset = v.first + int64(int32(le.Uint32(b[4:])))
+	o.Timestamp, o.AppendTime = int64(le.Uint64(b[8:])), at&placeAppended != 0
+	return at &^ placeAppended, o
 }
 
 // size is how much memory v takes, with the sixteenth that is lost on average.
 func (v *interval) size() int64 {
-	n := int64(unsafe.Sizeof(*v)) + 2*int64(cap(v.numbers))
+	n := int64(unsafe.Sizeof(*v)) + int64(cap(v.table))
 	return n + n/16
 }
 
@@ -241,47 +258,56 @@ func (s *Segment) RecordAt(it *record.Iterator, offset int64, buf []byte) (rec r
 	if v == nil {
 		return rec, buf, false, true
 	}
-	place, batch, check := v.place(offset)
-	if place == 0 {
+	i := offset - v.first
+	if i < 0 || i >= int64(v.records) || v.at(int(i)) == 0 {
 		return rec, buf, false, false
 	}
 	memory := s.mappedTo(int64(v.end))
 	if memory == nil {
 		return rec, buf, false, false
 	}
-	rec, buf, found = s.decodeAt(it, memory[v.start+batch:v.end], int(place-batch), check, offset, buf)
+	rec, buf, found = s.copyAt(it, v, memory, int(i), buf)
 	return rec, buf, found, false
 }
 
-// decodeAt decodes the record that begins at the given byte of a batch in mapped
-// memory, which may fail. Then it is not touched again, and reading says what is wrong.
-func (s *Segment) decodeAt(it *record.Iterator, b []byte, at, check int, offset int64, buf []byte) (rec record.Record, _ []byte, ok bool) {
+// copyAt copies the record at place i out of mapped memory, which may fail. Then it is not
+// touched again, and reading says what is wrong.
+func (s *Segment) copyAt(it *record.Iterator, v *interval, memory []byte, i int, buf []byte) (rec record.Record, _ []byte, ok bool) {
 	defer s.memory.catch(debug.SetPanicOnFault(true), &ok)
-	batch, err := record.Parse(b)
-	if err != nil || it.ResetAt(batch, at) != nil || !it.Next() || it.Record().Offset != offset {
+	r := v.decode(it, memory, i, true)
+	if r == nil {
 		return rec, buf, false
 	}
-	if ok = intact(batch, it, at, check); ok {
-		rec, buf = it.Record().CloneInto(buf)
-	}
-	return rec, buf, ok
+	rec, buf = r.CloneInto(buf)
+	return rec, buf, true
 }
 
-// intact checks the record that it has just decoded, which begins at the given byte of
-// its batch.
-func intact(b record.Batch, it *record.Iterator, at, check int) bool {
-	if check == alone {
-		return b.Check() == nil
+// decode returns the record at place i, nil if it is not there any more. It looks at
+// nothing but its bytes if others are in its batch, and at the batch if there are none.
+func (v *interval) decode(it *record.Iterator, memory []byte, i int, check bool) *record.Record {
+	place := v.at(i)
+	data := memory[v.start+place : v.end]
+	if v.batches > 0 {
+		_, origin := v.batchOf(place)
+		it.ResetWithin(data, origin)
+	} else if b, err := record.Parse(memory[v.start+place-record.HeaderSize : v.end]); err != nil || check && b.Check() != nil {
+		return nil
+	} else {
+		it.ResetWithin(data, b.Origin())
 	}
-	return int(checkOf(b, at, it.Position())) == check
+	if !it.Next() || it.Record().Offset != v.first+int64(i) {
+		return nil
+	}
+	if check && v.batches > 0 && checkOf(data[:it.Position()-record.HeaderSize]) != v.check(i) {
+		return nil
+	}
+	return it.Record()
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checkOf is a small checksum of the record in the bytes [from, to) of a batch.
-func checkOf(b record.Batch, from, to int) uint16 {
-	return uint16(crc32.Checksum(b.Bytes()[from:to], castagnoli))
-}
+// checkOf is a small checksum of the bytes of a record.
+func checkOf(b []byte) uint16 { return uint16(crc32.Checksum(b, castagnoli)) }
 
 // Remember finds out where the records of the index interval are that offset is in.
 // b is what lies behind the segment. The segment must be acquired.
@@ -318,11 +344,28 @@ var placeWalks = sync.Pool{New: func() any { return new(placeWalk) }}
 // placeWalk finds the places of records; pooled.
 type placeWalk struct {
 	start, end, first int64
-	places, batches   []uint32
+	places            []uint32
+	batches           []walkedBatch
 	checks            []uint16
 	records           int
 	newest            int64
 	falls             bool // a timestamp does, or there is a control batch
+}
+
+// walkedBatch is a batch that has records, and where it is, counted from the start of its
+// interval.
+type walkedBatch struct {
+	at     uint32
+	origin record.Origin
+}
+
+func (b walkedBatch) appendTo(table []byte, first int64) []byte {
+	if b.origin.AppendTime {
+		b.at |= placeAppended
+	}
+	table = le.AppendUint32(table, b.at)
+	table = le.AppendUint32(table, uint32(b.origin.BaseOffset-first))
+	return le.AppendUint64(table, uint64(b.origin.Timestamp))
 }
 
 // walk reads the batches behind that of one index entry up to that of the next, and
@@ -378,7 +421,7 @@ func (w *placeWalk) take(b record.Batch, it *record.Iterator, pos int64) bool {
 			w.first = offset
 		}
 		if w.records == before {
-			w.batches = append(w.batches, uint32(pos-w.start))
+			w.batches = append(w.batches, walkedBatch{uint32(pos - w.start), b.Origin()})
 		}
 		i := offset - w.first
 		if offset <= last || offset > b.LastOffset() || i > mostInterval/2 {
@@ -388,7 +431,7 @@ func (w *placeWalk) take(b record.Batch, it *record.Iterator, pos int64) bool {
 			w.places, w.checks = append(w.places, 0), append(w.checks, 0)
 		}
 		w.places = append(w.places, uint32(pos-w.start)+uint32(at))
-		w.checks = append(w.checks, checkOf(b, at, it.Position()))
+		w.checks = append(w.checks, checkOf(b.Bytes()[at:it.Position()]))
 		last = offset
 		w.falls = w.falls || w.records > 0 && it.Record().Timestamp < w.newest
 		w.newest = it.Record().Timestamp

@@ -63,21 +63,21 @@ func (s *Segment) bisect(it *record.Iterator, v *interval, timestamp int64) (at 
 	ok = true
 	i := sort.Search(int(v.records), func(i int) bool {
 		// A gap counts as the record behind it; the last one is none.
-		for v.number(i) == 0 {
+		for v.at(i) == 0 {
 			i++
 		}
 		r := v.decode(it, memory, i, false)
 		ok = ok && r != nil
 		return r == nil || r.Timestamp >= timestamp
 	})
-	for ok && i < int(v.records) && v.number(i) == 0 {
+	for ok && i < int(v.records) && v.at(i) == 0 {
 		i++
 	}
 	if !ok || i == int(v.records) {
 		return at, false
 	}
 	before := i - 1
-	for before >= 0 && v.number(before) == 0 {
+	for before >= 0 && v.at(before) == 0 {
 		before--
 	}
 	if before >= 0 {
@@ -90,18 +90,4 @@ func (s *Segment) bisect(it *record.Iterator, v *interval, timestamp int64) (at 
 		return at, false
 	}
 	return TimestampOffset{Timestamp: r.Timestamp, Offset: r.Offset}, true
-}
-
-// decode returns the record at place i of v, nil if it is not there any more.
-func (v *interval) decode(it *record.Iterator, memory []byte, i int, check bool) *record.Record {
-	offset := v.first + int64(i)
-	place, at, sum := v.place(offset)
-	batch, err := record.Parse(memory[v.start+at : v.end])
-	if err != nil || it.ResetAt(batch, int(place-at)) != nil || !it.Next() || it.Record().Offset != offset {
-		return nil
-	}
-	if check && !intact(batch, it, int(place-at), sum) {
-		return nil
-	}
-	return it.Record()
 }

@@ -149,7 +149,7 @@ func TestATimeInAFileThatWasChangedIsNotAnswered(t *testing.T) {
 			_, ok := timeAt(t, s, 1155, 0)
 			require.True(t, ok)
 			v := s.opts.Places.find(s.memory.owner.Load(), s.open.index.SlotAbove(155))
-			place, _, _ := v.place(155)
+			place := v.at(int(155 - v.first))
 			f, err := os.OpenFile(s.LogPath(), os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer f.Close()
