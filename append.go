@@ -137,9 +137,27 @@ func (l *Log) AppendAsync(records []Record) (Ticket, error) {
 	return Ticket{at, l}, err
 }
 
+// clock is the present time in milliseconds. Reading it takes as long as the checksum of a
+// small batch: so it is the time of the last reading if no record is younger than that,
+// and none wants to be told.
+func (l *Log) clock(o *Options, records []Record) int64 {
+	last := l.lastClock.Load()
+	known := o.TimestampType == record.CreateTime && o.TimestampBeforeMax == noTimeLimit
+	for i := 0; known && i < len(records); i++ {
+		at := records[i].Timestamp
+		known = at != 0 && at <= last
+	}
+	if known {
+		return last
+	}
+	now := time.Now().UnixMilli()
+	l.lastClock.Store(now)
+	return now
+}
+
 func (l *Log) encode(b *encoder, records []Record, p *Producer) (record.Batch, error) {
 	settings := l.settings()
-	rules := settings.rules(time.Now())
+	rules := settings.rules(l.clock(settings, records))
 	o := record.BuilderOptions{
 		Codec:         settings.Compression,
 		Level:         settings.CompressionLevel,
@@ -236,7 +254,7 @@ func (o *Options) validateRecords(b record.Batch, it *record.Iterator) (int64, e
 	if err := it.Reset(b); err != nil {
 		return newest, err
 	}
-	rules := o.rules(time.Now())
+	rules := o.rules(time.Now().UnixMilli())
 	if b.TimestampType() == record.LogAppendTime {
 		rules.stamped()
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seglog/seglog"
 	"github.com/seglog/seglog/record"
@@ -427,4 +429,48 @@ func TestDurableFollowsTheSyncPolicy(t *testing.T) {
 	_, err = l.AppendReplicated(plainBatch(t, 2, 3), &seglog.AppendOptions{Sync: &never})
 	require.NoError(t, err)
 	require.Equal(t, seglog.Offsets{Start: 0, Durable: 2, End: 4}, l.Offsets())
+}
+
+// The clock is not read for records that are old by then; nobody may notice.
+func TestTheTimeOfAnAppendIsThePresent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := quick
+		opts.TimestampAfterMax = time.Hour
+		l := openLog(t, t.TempDir(), opts)
+		defer closeLog(t, l)
+		begin := time.Now()
+		put := func(timestamp int64) (int64, error) {
+			at, err := l.Append([]seglog.Record{one(timestamp, "v")}, nil)
+			return at.Timestamp, err
+		}
+		at := func(d time.Duration) int64 { return begin.Add(d).UnixMilli() }
+		for _, row := range []struct {
+			name      string
+			after     time.Duration
+			timestamp int64
+			want      int64 // 0: it is refused
+		}{
+			{"now", 0, 0, at(0)},
+			{"the past", 0, at(-time.Hour), at(-time.Hour)},
+			{"too far ahead", 0, at(61 * time.Minute), 0},
+			{"as far ahead as may be", 0, at(time.Hour), at(time.Hour)},
+			{"the past, later", 3 * time.Hour, at(-time.Hour), at(-time.Hour)},
+			{"past by now", 0, at(2 * time.Hour), at(2 * time.Hour)},
+			{"as far ahead as may be by now", 0, at(4 * time.Hour), at(4 * time.Hour)},
+			{"the past again", time.Hour, at(time.Hour), at(time.Hour)},
+			{"now, after a record of the past", 0, 0, at(4 * time.Hour)},
+			{"no time", time.Hour, record.NoTimestamp, record.NoTimestamp},
+			{"now, after a record without a time", 0, 0, at(5 * time.Hour)},
+			{"too far ahead of now", 0, at(5*time.Hour + 61*time.Minute), 0},
+		} {
+			time.Sleep(row.after)
+			got, err := put(row.timestamp)
+			if row.want == 0 {
+				require.ErrorIs(t, err, seglog.ErrInvalidTimestamp, row.name)
+				continue
+			}
+			require.NoError(t, err, row.name)
+			require.Equal(t, row.want, got, row.name)
+		}
+	})
 }

@@ -116,6 +116,7 @@ type Log struct {
 		owed    atomic.Bool
 	}
 
+	lastClock    atomic.Int64 // see clock
 	bytes        atomic.Int64 // appended by this Log; written under append
 	durableBytes atomic.Int64 // of them, on disk; written under sync
 	pointBytes   int64        // durableBytes when the recovery point was last to follow; under sync

@@ -3,7 +3,6 @@ package seglog
 import (
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/seglog/seglog/record"
 )
@@ -53,8 +52,8 @@ type rules struct {
 	broken           []RecordError
 }
 
-func (o *Options) rules(now time.Time) rules {
-	r := rules{keyed: o.CleanupPolicy.Compacts(), timed: o.TimestampType == record.CreateTime, now: now.UnixMilli()}
+func (o *Options) rules(now int64) rules {
+	r := rules{keyed: o.CleanupPolicy.Compacts(), timed: o.TimestampType == record.CreateTime, now: now}
 	r.oldest, r.youngest = math.MinInt64, math.MaxInt64
 	if limit := o.TimestampBeforeMax; limit != noTimeLimit {
 		r.oldest = r.now - limit.Milliseconds()

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/seglog/seglog/internal/vfs"
 )
@@ -50,6 +51,8 @@ type Cache struct {
 		// version counts the changes of entries.
 		version uint64
 	}
+
+	latest atomic.Pointer[Entry] // the last of the entries, nil for none; changed with them
 
 	// flush is held while the file is written, so that the file never goes
 	// back to older entries. It is taken before mu, which is not held while
@@ -98,8 +101,18 @@ func (c *Cache) Assign(epoch int32, startOffset int64) (changed bool, err error)
 		n--
 	}
 	c.mu.entries = append(c.mu.entries[:n], Entry{epoch, startOffset})
-	c.mu.version++
+	c.changedLocked()
 	return true, nil
+}
+
+// changedLocked follows each change of the entries.
+func (c *Cache) changedLocked() {
+	c.mu.version++
+	var latest *Entry
+	if e, ok := c.atLocked(len(c.mu.entries) - 1); ok {
+		latest = &e
+	}
+	c.latest.Store(latest)
 }
 
 // Restore makes entries, as Entries has returned them, the content again, for an owner
@@ -108,7 +121,7 @@ func (c *Cache) Restore(entries []Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.entries = slices.Clone(entries)
-	c.mu.version++
+	c.changedLocked()
 }
 
 // TruncateFromEnd removes the epochs that began at endOffset or later, after the
@@ -126,7 +139,7 @@ func (c *Cache) TruncateFromEnd(endOffset int64) (changed bool) {
 	}
 	n = c.firstLocked(func(e Entry) bool { return e.StartOffset >= endOffset })
 	c.mu.entries = c.mu.entries[:n]
-	c.mu.version++
+	c.changedLocked()
 	return true
 }
 
@@ -142,7 +155,7 @@ func (c *Cache) TruncateFromStart(startOffset int64) (changed bool) {
 	}
 	c.mu.entries = slices.Delete(c.mu.entries, 0, n-1)
 	c.mu.entries[0].StartOffset = startOffset
-	c.mu.version++
+	c.changedLocked()
 	return true
 }
 
@@ -154,7 +167,7 @@ func (c *Cache) Clear() (changed bool) {
 		return false
 	}
 	c.mu.entries = nil
-	c.mu.version++
+	c.changedLocked()
 	return true
 }
 
@@ -219,9 +232,10 @@ func (c *Cache) Earliest() (Entry, bool) {
 
 // Latest returns the last entry, if there is one.
 func (c *Cache) Latest() (Entry, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.atLocked(len(c.mu.entries) - 1)
+	if e := c.latest.Load(); e != nil {
+		return *e, true
+	}
+	return Entry{NoEpoch, NoOffset}, false
 }
 
 // Entries returns a copy of all entries, which the caller owns.
