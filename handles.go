@@ -147,7 +147,7 @@ func (l *Log) flushIdle() bool {
 	if !l.append.TryLock() {
 		return false
 	}
-	idle := l.append.failed == nil && len(l.append.unwritten) == 0
+	idle := l.append.failed == nil && l.append.tail.segment == nil && len(l.append.unwritten) == 0
 	var work unsynced
 	if idle {
 		work = l.takeUnsyncedLocked()

@@ -573,6 +573,15 @@ func waitForRecoveryPoint(t tb, l *seglog.Log, base int64) {
 	})
 }
 
+// waitForTail waits for what runs behind the open of a log that was not closed: until all
+// that was found is durable, and known to be.
+func waitForTail(t tb, l *seglog.Log) {
+	t.Helper()
+	end := l.Offsets().End
+	require.NoError(t, l.WaitDurable(context.Background(), end))
+	waitForRecoveryPoint(t, l, end-1)
+}
+
 // eventually is for conditions that another goroutine brings about.
 func eventually(t tb, condition func() bool) {
 	t.Helper()

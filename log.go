@@ -93,7 +93,13 @@ type Log struct {
 		// undone: an append to the active segment was taken back, and its file not
 		// synced since.
 		undone bool
-		// unwritten is what recovery found no room for; see writeAgainLocked.
+		// tail is what recovery found at the end of the log, and the disk may not have.
+		// Nothing of it is promised until it was written again and synced; see writeTail.
+		// Appends do not wait for that: a power cut may take of it what it will, and what
+		// was appended since goes with it, as with any end that was not synced.
+		tail unwritten
+		// unwritten is such a tail, or an earlier one, that there was no room for; see
+		// writeAgainLocked.
 		unwritten []unwritten
 		// flushAwaited: a flushSealed was started that has not begun. moveAwaited: a
 		// movePointIntoActive.

@@ -491,6 +491,7 @@ func (m *model) reopened(t *rapid.T, active int64) {
 	require.LessOrEqual(t, end, max(m.end, least))
 	m.end = end
 	m.first = segments(t, m.log)[0].BaseOffset
+	waitForTail(t, m.log) // the same history gives the same files each time
 }
 
 // visible are the records from an offset on.

@@ -74,6 +74,9 @@ func openOwned(dir string, opts Options, owner *partition) (*Log, error) {
 		return nil, err
 	}
 	l.tellOpened()
+	if l.append.tail.segment != nil {
+		l.background.Go(l.makeTailDurable)
+	}
 	if opts.FlushInterval > 0 && owner == nil {
 		l.background.Go(func() { l.flushEvery(opts.FlushInterval) })
 	}
@@ -689,7 +692,7 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if err := l.reloadForRecovery(segments, i, first); err != nil {
 			return err
 		}
-		o := segment.RecoverOptions{MayOverflow: !l.ours, Rewrite: l.ours && known, Visit: func(_ int64, b record.Batch) error { return l.recovered(s, b, &it) }}
+		o := segment.RecoverOptions{MayOverflow: !l.ours, Resize: l.ours && known, Visit: func(_ int64, b record.Batch) error { return l.recovered(s, b, &it) }}
 		if known {
 			o.Durable = l.onDiskBelow()
 		}
@@ -711,8 +714,10 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if r.SetAside != "" {
 			l.recovery.SetAside = append(l.recovery.SetAside, r.SetAside)
 		}
-		if r.Unwritten {
-			l.append.unwritten = append(l.append.unwritten, unwritten{s, r.Unsure})
+		if l.ours && known {
+			if err := l.writeRecovered(unwritten{s, r.Unsure, r.Bytes}, r.NotResized, i+1 == len(segments)); err != nil {
+				return err
+			}
 		}
 		var ends bool
 		if segments, ends, err = l.endsWith(segments, i, r); err != nil {
@@ -728,6 +733,25 @@ func (l *Log) recover(segments []*segment.Segment) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// writeRecovered has what a recovered segment holds, and the disk perhaps does not, written
+// again. Of the last segment of a log that was opened alone that is left to makeTailDurable:
+// it may be much, and nobody has to wait for it. A Dir opens its logs in the background, and
+// few at a time.
+func (l *Log) writeRecovered(u unwritten, full, last bool) error {
+	if last && !full && l.owner == nil {
+		l.append.tail = u
+		return nil
+	}
+	if !full {
+		err := u.segment.Rewrite(u.from, u.end)
+		if !vfs.IsNoSpace(err) {
+			return err
+		}
+	}
+	l.append.unwritten = append(l.append.unwritten, u)
 	return nil
 }
 
@@ -1107,15 +1131,14 @@ func (l *Log) freeName(name string) (string, error) {
 	}
 }
 
-// settle makes what was found durable and sets the offsets. foreign says that someone
-// else may have written to the log last.
+// settle makes what was found durable, unless that is left to makeTailDurable, and sets the
+// offsets. foreign says that someone else may have written to the log last.
 func (l *Log) settle(foreign bool) error {
 	set := l.set.Load()
 	end := set.active.NextOffset()
-	if !l.recovery.Clean { // names, too: a process that was killed may not have synced them
-		if err := errors.Join(set.active.Sync(), l.opts.FS.SyncDir(l.dir)); err != nil {
-			return err
-		}
+	point, durable := l.onDiskOf(set.active)
+	if err := l.syncRecovered(set.active); err != nil {
+		return err
 	}
 	start := max(l.state.LogStartOffset, set.first().Base())
 	l.nothingLost(end)
@@ -1130,11 +1153,8 @@ func (l *Log) settle(foreign bool) error {
 	l.start.Store(start)
 	l.watermark.Store(start)
 	l.end.Store(end)
-	l.durable.Store(end)
-	if len(l.append.unwritten) > 0 {
-		l.durable.Store(max(start, min(l.state.RecoveryPoint, end)))
-		l.notWritten()
-	}
+	l.durable.Store(max(start, durable))
+	l.notWritten()
 	l.publishStableLocked(l.HighWatermark())
 	l.drawJitterLocked()
 	if err := l.settleEpochs(start, end); err != nil {
@@ -1144,15 +1164,43 @@ func (l *Log) settle(foreign bool) error {
 		st.LogStartOffset = start
 		st.Producers = st.Producers || l.append.hasProducers
 		if len(l.append.unwritten) == 0 {
-			// Everything is synced, now if not before. The point stays short of the end,
-			// for the reason of movePointIntoActive.
-			st.RecoveryPoint = max(min(st.RecoveryPoint, end), set.active.Base(), end-1)
-			st.DurableEnd = st.RecoveryPoint
+			st.RecoveryPoint, st.DurableEnd = point, point
 		}
 		if foreign {
 			st.KnownGaps = l.unexplained(end)
 		}
 	})
+}
+
+// syncRecovered syncs the last segment, unless that is left to makeTailDurable, and names,
+// which a process that was killed may not have synced.
+func (l *Log) syncRecovered(active *segment.Segment) error {
+	later := l.append.tail.segment != nil
+	if l.recovery.Clean || later && active.Base() <= l.state.RecoveryPoint {
+		return nil
+	}
+	if !later {
+		if err := active.Sync(); err != nil {
+			return err
+		}
+	}
+	return l.opts.FS.SyncDir(l.dir)
+}
+
+// onDiskOf is what the recovery point and the durable offset are when syncRecovered is
+// done. All but the last segment are synced then. Where a full disk kept something from
+// being written again the point stays as it is.
+func (l *Log) onDiskOf(active *segment.Segment) (point, durable int64) {
+	base, end := active.Base(), active.NextOffset()
+	known := min(l.state.RecoveryPoint, end)
+	switch {
+	case len(l.append.unwritten) > 0:
+		return l.state.RecoveryPoint, known
+	case l.append.tail.segment != nil:
+		return max(known, base), max(known, base)
+	}
+	// The point stays short of the end, for the reason of movePointIntoActive.
+	return max(known, base, end-1), end
 }
 
 // unexplained is up to where gaps between segments are taken for the work of whoever

@@ -984,7 +984,9 @@ func TestATruncatedLogIsNotMissingItsEnd(t *testing.T) {
 			l = reopen(t, l, quick) // the end is durable, and known to be
 			require.NoError(t, cut(l))
 			want := l.Offsets()
-			require.Equal(t, want, openLog(t, crash(t, l), quick).Offsets())
+			again := openLog(t, crash(t, l), quick)
+			waitForTail(t, again)
+			require.Equal(t, want, again.Offsets())
 		})
 	}
 }

@@ -163,6 +163,9 @@ func (l *Log) cannotRollLocked(err error) error {
 // and left the next one. Gaps are rare: replicated batches that skip offsets, and
 // truncation inside a batch.
 func (l *Log) rollBehindGapLocked(old *segment.Segment, base int64) error {
+	if err := errors.Join(l.writeTailLocked(), l.writeAgainLocked()); err != nil {
+		return err
+	}
 	if err := old.Seal(); err != nil {
 		return l.cannotRollLocked(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seglog/seglog/internal/checkpoint"
+	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/segment"
 )
 
@@ -53,8 +54,12 @@ func (l *Log) syncTo(offset int64) error {
 
 // takeWork takes what is to be synced, or says why it cannot be. sync is held.
 func (l *Log) takeWork() (unsynced, error) {
+	err := l.writeTail()
 	l.append.Lock()
 	defer l.append.Unlock()
+	if err = l.tailWrittenLocked(err); err != nil {
+		return unsynced{}, err
+	}
 	if err := l.append.failed; err != nil {
 		return unsynced{}, fmt.Errorf("%w: %w", ErrFailed, named(err))
 	}
@@ -64,11 +69,11 @@ func (l *Log) takeWork() (unsynced, error) {
 	return l.takeUnsyncedLocked(), nil
 }
 
-// unwritten is a segment of which recovery would have written again what lies from a
-// position on; see segment.RecoverOptions.Rewrite.
+// unwritten are the bytes [from, end) of a segment, which are to be written again before
+// a sync is about them; see segment.Rewrite.
 type unwritten struct {
-	segment *segment.Segment
-	from    int64
+	segment   *segment.Segment
+	from, end int64
 }
 
 // notWritten has what is unwritten synced when it has been written.
@@ -76,11 +81,73 @@ func (l *Log) notWritten() {
 	for _, u := range l.append.unwritten {
 		l.markUnsyncedLocked(u.segment)
 	}
+	if tail := l.append.tail.segment; tail != nil {
+		l.markUnsyncedLocked(tail)
+		l.append.unnamed = true
+	}
 }
 
-// writeAgainLocked does what recovery had no room for on a full disk. Until there is
-// room nothing of it is promised, and nothing more appended: a power cut might take the
-// one and leave the other. append is held.
+// makeTailDurable does what Open left to do in the background: the tail is written again
+// and synced, and the recovery point moved there. Who syncs before has done it.
+func (l *Log) makeTailDurable() {
+	if l.syncTo(l.end.Load()) == nil { // a failure is kept, and the next append has it
+		l.movePointIntoActive()
+	}
+}
+
+// writeTail writes the tail again, if that is to be done, beside appends and reads: they
+// are about other bytes, and truncation waits for sync, which is held. So does whoever
+// is about to promise anything.
+func (l *Log) writeTail() error {
+	l.append.Lock()
+	tail := l.append.tail
+	if l.append.failed != nil {
+		tail = unwritten{}
+	}
+	l.append.Unlock()
+	return tail.write()
+}
+
+// writeTailLocked is writeTail for one who holds append. It may be that another is at it:
+// then both write the same.
+func (l *Log) writeTailLocked() error {
+	return l.tailWrittenLocked(l.append.tail.write())
+}
+
+func (u unwritten) write() error {
+	if u.segment == nil {
+		return nil
+	}
+	err := u.segment.Rewrite(u.from, u.end)
+	if errors.Is(err, segment.ErrRetired) || errors.Is(err, fs.ErrNotExist) {
+		return nil // it was removed
+	}
+	return err
+}
+
+// tailWrittenLocked takes note that the tail was written, or why not: if the disk is full
+// it is tried again, see writeAgainLocked. append is held.
+func (l *Log) tailWrittenLocked(err error) error {
+	tail := l.append.tail
+	if tail.segment == nil || l.append.failed != nil {
+		return nil
+	}
+	if err != nil && !vfs.IsNoSpace(err) {
+		l.failLocked(err)
+		l.arrivals.announce()
+		return fmt.Errorf("%w: %w", ErrFailed, named(err))
+	}
+	if err != nil {
+		l.append.unwritten = append(l.append.unwritten, tail)
+		l.arrivals.announce() // who waits for durability is to know
+	}
+	l.append.tail = unwritten{}
+	return nil
+}
+
+// writeAgainLocked does what there was no room for on a full disk. Until there is room
+// nothing of it is promised, and nothing more appended, but for what was before it was
+// known that the disk is full. append is held.
 func (l *Log) writeAgainLocked() error {
 	for len(l.append.unwritten) > 0 {
 		u := l.append.unwritten[0]
@@ -159,7 +226,7 @@ func (l *Log) syncLocked() error {
 	if err := l.append.failed; err != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, named(err))
 	}
-	if err := l.writeAgainLocked(); err != nil {
+	if err := errors.Join(l.writeTailLocked(), l.writeAgainLocked()); err != nil {
 		return err
 	}
 	work := l.takeUnsyncedLocked()

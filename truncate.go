@@ -112,6 +112,10 @@ func (l *Log) failedLocked(cause error) error {
 // truncateLocked cuts inside the log. Segments go from the last one down, so
 // that a crash half-way leaves a log without holes.
 func (l *Log) truncateLocked(set *segmentSet, offset int64) error {
+	// Of the tail all is there still. What is appended after the cut will be elsewhere.
+	if err := l.writeTailLocked(); err != nil {
+		return err
+	}
 	all := set.slice()
 	keep := slices.IndexFunc(all, func(s *segment.Segment) bool { return s.Base() > offset })
 	if keep < 0 {
@@ -242,7 +246,7 @@ func (l *Log) reactivate(s *segment.Segment) error {
 // restartLocked makes the log empty, starting at offset.
 func (l *Log) restartLocked(offset int64) error {
 	old := l.set.Load().slice()
-	l.append.unwritten = nil
+	l.append.tail, l.append.unwritten = unwritten{}, nil
 	lowest := min(offset, l.start.Load())
 	l.lowerDurable(offset)
 	l.lowerUnstable(offset)

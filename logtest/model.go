@@ -168,10 +168,11 @@ func (m *Model) Check(ctx context.Context, log *seglog.Log) error {
 }
 
 // Restart notes that the program goes on with a log that was opened after a crash:
-// what is not there is forgotten, and what is there is durable. A record that
-// nobody appended is an error; what is missing is not, since that is for Crash.Check
-// to find.
+// what is not there is forgotten, and what is there is written, and durable if it was, or
+// lies below the durable offset of the log. A record that nobody appended is an error; what
+// is missing is not, since that is for Crash.Check to find.
 func (m *Model) Restart(ctx context.Context, log *seglog.Log) error {
+	durable := log.Offsets().Durable
 	found, err := m.Claims().find(ctx, log)
 	if err != nil {
 		return err
@@ -184,7 +185,9 @@ func (m *Model) Restart(ctx context.Context, log *seglog.Log) error {
 		if !ok {
 			return a.base == Anywhere || a.last() >= found.Start
 		}
-		a.base, a.written, a.durable, a.refused, a.cut = base, true, true, false, false
+		a.durable = a.durable && !a.cut
+		a.base, a.written, a.refused, a.cut = base, true, false, false
+		a.durable = a.durable || a.last() < durable
 		return false
 	})
 	return nil

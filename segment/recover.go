@@ -44,10 +44,11 @@ type Recovery struct {
 	// the last entry. Before such a segment is sealed there must be room, or it is to be
 	// left without: see Unindex.
 	NoRoom bool
-	// Unwritten is true if the disk had no room for what Rewrite is to write again, from
-	// position Unsure on: it may not be there after a power cut. See WriteAgain.
-	Unwritten bool
-	Unsure    int64
+	// Unsure is where the bytes begin, up to Bytes, that the disk may not have: those of
+	// batches at or above RecoverOptions.Durable. See Rewrite.
+	Unsure int64
+	// NotResized is true if the disk had no room for what Resize asks for. See WriteAgain.
+	NotResized bool
 	// Emptied is true for a log without a byte whose index had entries, which Reindex
 	// finds: someone has emptied it.
 	Emptied bool
@@ -60,10 +61,8 @@ type RecoverOptions struct {
 	// ends the recovery with a *CorruptionError, and the log stays as it is.
 	// What is missing at the end is missing, and cut all the same.
 	Durable int64
-	// Rewrite has what lies above Durable written again, as it is. A sync of the
-	// process before may have failed, and a kernel then shows what it could not
-	// write as long as it runs, takes it for written, and syncs it no more.
-	Rewrite bool
+	// Resize has the size of the file set again, as it is, for the reason of Rewrite.
+	Resize bool
 	// MayOverflow is set for a segment that an old broker may have written: a
 	// batch whose offset does not fit is then good, and ends the recovery with
 	// ErrOffsetOverflow. Otherwise it is damage.
@@ -80,6 +79,9 @@ type RecoverOptions struct {
 //
 // Records are not decoded: a batch whose checksum holds is taken as it is. An
 // error that matches ErrOffsetOverflow means that the segment must be split.
+//
+// What was found is not made durable: that takes Rewrite and a Sync, beside which the
+// segment can be read and appended to. But a cut is, unless it was of zeros only.
 func (s *Segment) Recover(o RecoverOptions) (Recovery, error) {
 	s.open.Lock()
 	defer s.open.Unlock()
@@ -109,40 +111,95 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 	}
 	s.size.Store(p.out.Bytes)
 	if p.out.Cut == 0 {
-		return p.out, s.writeAgain(&p, o)
+		return p.out, s.resize(&p.out, o)
 	}
 	if p.out.Stranded {
 		if err := s.setAside(&p.out, end); err != nil {
 			return p.out, err
 		}
 	}
+	if err := s.open.log.Truncate(p.out.Bytes); err != nil || p.out.Zeros {
+		// Zeros that come back are behind what is appended, and end the log there.
+		return p.out, err
+	}
 	// Cut and sync before anything is appended: what comes next must not
 	// end up behind bytes that a second recovery stops at.
-	if err := s.open.log.Truncate(p.out.Bytes); err != nil {
-		return p.out, err
-	}
-	if err := s.writeAgain(&p, o); err != nil {
-		return p.out, err
-	}
 	return p.out, s.open.log.Sync()
 }
 
-// writeAgain does what RecoverOptions.Rewrite asks for, or notes that a full disk has no
-// room for it: a log must open there.
-func (s *Segment) writeAgain(p *replay, o RecoverOptions) error {
-	if !o.Rewrite {
+// resize does what RecoverOptions.Resize asks for, or notes that a full disk has no room
+// for it: a log must open there.
+func (s *Segment) resize(r *Recovery, o RecoverOptions) error {
+	if !o.Resize {
 		return nil
 	}
-	err := WriteAgain(s.open.log, p.out.Unsure, p.out.Bytes)
-	if vfs.IsNoSpace(err) {
-		p.out.Unwritten = true
+	err := resize(s.open.log, r.Bytes)
+	r.NotResized = vfs.IsNoSpace(err)
+	if r.NotResized {
 		return nil
 	}
 	return err
 }
 
-// WriteAgain does what Recover had no room for, up to the end of the segment as it is
-// now. Nobody may append to the segment meanwhile.
+// resize sets the size of a file that has it already, so that the next sync is about it.
+func resize(f vfs.File, size int64) error {
+	// The size that it has already would be no change. A crash in between leaves one
+	// byte too many, which the next recovery cuts.
+	return errors.Join(f.Truncate(size+1), f.Truncate(size))
+}
+
+// Rewrite writes the batches at the positions [from, end) over themselves, so that the
+// next Sync is about them. A sync of the process before may have failed, and a kernel then
+// shows what it could not write as long as it runs, takes it for written, and syncs it no
+// more. It may also drop it from memory, and show what the disk has: so only what was
+// checked is written, and anything else is a *CorruptionError.
+//
+// Reading and appending go on meanwhile; truncation waits. The cost is that of reading,
+// checking and copying the bytes once.
+func (s *Segment) Rewrite(from, end int64) error {
+	if from >= end {
+		return nil
+	}
+	if err := s.Acquire(); err != nil {
+		return err
+	}
+	defer s.Release()
+	f, err := s.opts.FS.OpenFile(s.LogPath(), os.O_RDWR, 0) // a sealed one is open for reading
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.rewrite(f, from, end), f.Close())
+}
+
+func (s *Segment) rewrite(f vfs.File, from, end int64) error {
+	var w Walker
+	w.Reset(f, s.base, from, end)
+	for from < end && w.Next() {
+		part := w.Part()
+		if part.Kind != Whole {
+			return s.corrupt(part.Position, part.Size, -1, -1, part.Err)
+		}
+		behind := part.Position + part.Size
+		b, ok := w.held(from, behind)
+		switch {
+		case !ok: // a large batch, of which the walk keeps only the end
+			if err := writeAgain(f, from, behind); err != nil {
+				return err
+			}
+		case behind < end && w.holdsBatch(behind):
+			continue // with the next one, in one call
+		default:
+			if _, err := vfs.WriteFull(f, b, from); err != nil {
+				return err
+			}
+		}
+		from = behind
+	}
+	return s.CutShort(w.Err())
+}
+
+// WriteAgain is Rewrite up to the end of the segment as it is now, and does what Recover
+// had no room for. Nobody may append to the segment meanwhile.
 func (s *Segment) WriteAgain(from int64) error {
 	if err := s.Acquire(); err != nil {
 		return err
@@ -181,14 +238,16 @@ func (s *Segment) openForRecoveryLocked() error {
 }
 
 // WriteAgain sets the size of the file of a log, which is end, and writes the bytes from
-// a position on over themselves, so that the next sync is about them. See
-// RecoverOptions.Rewrite.
+// a position on over themselves, unchecked, so that the next sync is about them. See
+// Rewrite.
 func WriteAgain(f vfs.File, from, end int64) error {
-	// The size that it has already would be no change. A crash in between leaves one
-	// byte too many, which the next recovery cuts.
-	if err := errors.Join(f.Truncate(end+1), f.Truncate(end)); err != nil {
+	if err := resize(f, end); err != nil {
 		return err
 	}
+	return writeAgain(f, from, end)
+}
+
+func writeAgain(f vfs.File, from, end int64) error {
 	return eachChunk(f, from, end, func(b []byte, pos int64) error {
 		_, err := vfs.WriteFull(f, b, pos)
 		return err

@@ -529,6 +529,29 @@ const (
 	legacyCRCPosition, legacyCRCCovers = 12, 16
 )
 
+// held returns the bytes [from, to) if all of them are in memory.
+func (w *Walker) held(from, to int64) ([]byte, bool) {
+	off, n := from-w.start, to-from
+	if off < 0 || off+n > int64(len(w.buf)) {
+		return nil, false
+	}
+	return w.buf[off : off+n], true
+}
+
+// holdsBatch reports whether all of the batch at pos is in memory, by what its frame says.
+func (w *Walker) holdsBatch(pos int64) bool {
+	b, ok := w.held(pos, pos+record.MinFrame)
+	if !ok {
+		return false
+	}
+	f, bad := record.ParseFrame(b)
+	if bad != nil {
+		return false
+	}
+	_, ok = w.held(pos, pos+int64(f.Size))
+	return ok
+}
+
 // ahead returns the bytes from pos on, at least n, as far as they are in memory
 // after reading what is missing.
 func (w *Walker) ahead(pos, n int64) ([]byte, error) {
