@@ -741,7 +741,7 @@ func (l *Log) recover(segments []*segment.Segment) error {
 // it may be much, and nobody has to wait for it. A Dir opens its logs in the background, and
 // few at a time.
 func (l *Log) writeRecovered(u unwritten, full, last bool) error {
-	if last && !full && l.owner == nil {
+	if last && !full && l.owner == nil && u.from < u.end {
 		l.append.tail = u
 		return nil
 	}

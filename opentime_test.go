@@ -49,6 +49,12 @@ func (f meteredFile) Map(length int, writable bool) (vfs.Mapping, error) {
 // on what was written since the last roll.
 func TestOpeningReadsNoMoreOfALargeLogThanOfASmallOne(t *testing.T) {
 	opts := seglog.Options{SegmentIndexBytes: 1 << 10, MaxOpenSegments: 8, Sync: seglog.SyncNever}
+	reaches := func(disk *logtest.Disk, point int) {
+		eventually(t, func() bool {
+			state, err := disk.ReadFile("log/seglog.state")
+			return err == nil && strings.Contains(string(state), fmt.Sprintf("recovery-point %d\n", point))
+		})
+	}
 	build := func(segments int) (closed, killed *logtest.Disk) {
 		disk := logtest.NewDisk(logtest.DiskOptions{})
 		o := opts
@@ -64,20 +70,20 @@ func TestOpeningReadsNoMoreOfALargeLogThanOfASmallOne(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Len(t, bases(t, l), segments)
-		eventually(t, func() bool {
-			state, err := disk.ReadFile("log/seglog.state")
-			return err == nil && strings.Contains(string(state), fmt.Sprintf("recovery-point %d\n", 20*(segments-1)))
-		})
+		reaches(disk, 20*(segments-1))
 		killed = disk.Kill()
 		require.NoError(t, l.Close())
 		return disk, killed
 	}
-	open := func(disk *logtest.Disk, readOnly bool, segments int) (opened, read int64) {
+	open := func(disk *logtest.Disk, readOnly, killed bool, segments int) (opened, read int64) {
 		m := &meter{FS: disk.FS()}
 		o := opts
 		o.FS, o.ReadOnly = m, readOnly
 		l, err := seglog.Open("log", o)
 		require.NoError(t, err)
+		if killed && !readOnly { // with what it does in the background
+			reaches(disk, 20*segments-1)
+		}
 		opened, read = m.opened.Load(), m.bytes.Load()
 		require.Equal(t, int64(20*segments), l.Offsets().End)
 		require.NoError(t, l.Close())
@@ -89,15 +95,16 @@ func TestOpeningReadsNoMoreOfALargeLogThanOfASmallOne(t *testing.T) {
 		name         string
 		small, large *logtest.Disk
 		readOnly     bool
+		killed       bool
 	}{
-		{"closed, for reading", closed10, closed1000, true},
-		{"closed, for writing", closed10, closed1000, false},
-		{"killed, for reading", killed10, killed1000, true},
-		{"killed, for writing", killed10, killed1000, false},
+		{"closed, for reading", closed10, closed1000, true, false},
+		{"closed, for writing", closed10, closed1000, false, false},
+		{"killed, for reading", killed10, killed1000, true, true},
+		{"killed, for writing", killed10, killed1000, false, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			files, bytes := open(row.small, row.readOnly, 10)
-			manyFiles, manyBytes := open(row.large, row.readOnly, 1000)
+			files, bytes := open(row.small, row.readOnly, row.killed, 10)
+			manyFiles, manyBytes := open(row.large, row.readOnly, row.killed, 1000)
 			t.Logf("10 segments: %d files, %d bytes; 1000 segments: %d files, %d bytes", files, bytes, manyFiles, manyBytes)
 			require.Equal(t, files, manyFiles)
 			require.InDelta(t, bytes, manyBytes, 0.02*float64(bytes)+100) // offsets have more digits
