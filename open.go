@@ -24,7 +24,15 @@ import (
 // swaps and removals is judged, every batch behind the recovery point is checked,
 // the tail is cut behind the last good one, and indexes are rebuilt. What was
 // done is in Stats. The time this takes does not depend on the size of the log,
-// but on what was written since the last roll or close.
+// but on what was written since the last roll or close: to read that once.
+//
+// What is found behind the recovery point is read and appended to at once, but it is not
+// promised yet: the process before may have been killed before it synced, or after a sync
+// had failed. It is written again and synced in the background, at the latest by the first
+// call that waits for durability; Offsets says how far that is, and WaitDurable waits for
+// it. Who tells others on opening what the log has, as a replica that votes does, must. A
+// log of a Dir is synced when it was opened. If it fails the log is in the failed state: see
+// ErrFailed.
 //
 // Damage to what was known to be on disk is not what a crash leaves behind: it is
 // refused with a *CorruptionError or a *MissingEndError, and the log stays as it is.

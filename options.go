@@ -179,7 +179,8 @@ const (
 	// or one of FlushMessages, FlushBytes and FlushInterval makes it so. A
 	// crash of the process loses nothing, since the batch was handed to the
 	// operating system; a power loss may take every batch since the last sync,
-	// from one of them to the end, but never one before.
+	// from one of them to the end, but never one before. So it is with what an open
+	// finds behind the recovery point.
 	SyncNever
 )
 
