@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seglog/seglog/internal/producerstate"
+	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 	"github.com/seglog/seglog/segment"
 )
@@ -320,7 +321,7 @@ func (l *Log) appendAssignedLocked(b record.Batch, origin producerstate.Origin, 
 	if err := l.assignEpochLocked(l.append.epoch, base); err != nil {
 		return AppendResult{}, named(err)
 	}
-	if err := l.writeLocked(w); err != nil {
+	if err := l.noteFull(l.writeLocked(w)); err != nil {
 		return AppendResult{}, err
 	}
 	return AppendResult{BaseOffset: base, LastOffset: b.LastOffset(), Timestamp: b.MaxTimestamp()}, nil
@@ -402,13 +403,13 @@ func (l *Log) writeReplicatedLocked(w write) error {
 				return named(err)
 			}
 		}
-		if err := l.writeLocked(w); err != nil {
+		if err := l.noteFull(l.writeLocked(w)); err != nil {
 			l.takeBackEpochsLocked(before, epoch)
 			return err
 		}
 		return nil
 	}
-	return l.writeLocked(w)
+	return l.noteFull(l.writeLocked(w))
 }
 
 // write is a set of batches to be written, and what it says.
@@ -481,6 +482,15 @@ func (w *write) take(b record.Batch, it *record.Iterator) {
 		w.producers = append(w.producers, described(b, it))
 	}
 	w.epochs = w.epochs.with(b)
+}
+
+// noteFull passes on why an append failed. If that is for want of room, who is asked to
+// make some makes it at once.
+func (l *Log) noteFull(err error) error {
+	if err != nil && vfs.IsNoSpace(err) {
+		l.full.Store(true)
+	}
+	return err
 }
 
 // writeLocked rolls if need be and writes the set. append is held, and the log is

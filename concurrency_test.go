@@ -469,7 +469,7 @@ func TestRefreshFollowsAWriter(t *testing.T) {
 			require.NoError(t, l.TruncateTo(max(at.Start, at.End-random.Int64N(20))))
 		case 1:
 			at := l.Offsets()
-			require.NoError(t, l.DeleteBefore(at.Start+random.Int64N(at.End-at.Start+1)))
+			deleteBefore(t, l, at.Start+random.Int64N(at.End-at.Start+1))
 		case 2:
 			_, err := l.Roll()
 			require.NoError(t, err)

@@ -322,6 +322,13 @@ func age(t tb, dir string, by time.Duration) {
 	}
 }
 
+// deleteBefore moves the log start, and returns when the files are gone.
+func deleteBefore(t tb, l *seglog.Log, offset int64) {
+	t.Helper()
+	require.NoError(t, l.DeleteBefore(offset))
+	require.NoError(t, l.DeleteBefore(offset), "there is nothing left to do but to wait")
+}
+
 // readAll returns the records from an offset on, copied, and requires that
 // their offsets rise.
 func readAll(t tb, l *seglog.Log, from int64) []seglog.Record {

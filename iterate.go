@@ -358,6 +358,9 @@ func (w *walk) loadHere() error {
 		return err
 	}
 	defer s.Release()
+	if s.Base() < w.log.set.Load().first().Base() {
+		return errStale // it was removed, but for its files, perhaps
+	}
 	if w.log.generation.Load() != w.generation {
 		w.scan.Forget()
 		return errStale

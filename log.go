@@ -122,6 +122,22 @@ type Log struct {
 		owed    atomic.Bool
 	}
 
+	// removing is held by the one who takes off the disk what is out of the set. It
+	// comes between maintain and sync in lock order, and guards marked: files that have
+	// their .deleted names and are still to be removed.
+	removing sync.Mutex
+	marked   []string
+
+	// removal is what is out of the set and has not got .deleted names. Its lock is the
+	// last in lock order.
+	removal struct {
+		sync.Mutex
+		segments []*segment.Segment // from the oldest on
+		awaited  bool               // a removeBehind was started that has not begun
+		failed   bool               // the last attempt has
+	}
+	full atomic.Bool // an append found no room since DeleteBefore was last called
+
 	lastClock    atomic.Int64 // see clock
 	bytes        atomic.Int64 // appended by this Log; written under append
 	durableBytes atomic.Int64 // of them, on disk; written under sync
@@ -158,7 +174,6 @@ type Log struct {
 	// away, and are not what a crash has taken. It is not below the recovery point,
 	// for which the one who has seen less counts.
 	gapsBelow int64
-	undeleted []*segment.Segment // out of the set, and still to be removed; under maintain
 	unlisted  []*segment.Segment // while it is opened; see listUnlisted
 	shut      bool               // of a read-only log: it was closed when it was opened
 	recovery  Recovery           // guarded by append once the log is open
@@ -192,11 +207,12 @@ func (l *Log) close() error {
 
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
+	left := l.finishRemoval()
 	l.sync.Lock()
 	defer l.sync.Unlock()
 	l.append.Lock()
 	defer l.append.Unlock()
-	if err := l.closeLocked(); err != nil {
+	if err := errors.Join(left, l.closeLocked()); err != nil {
 		return fmt.Errorf("close log %s: %w", l.dir, named(err))
 	}
 	return nil

@@ -486,7 +486,7 @@ func TestSnapshotsFollowTheSegments(t *testing.T) {
 	require.Equal(t, span(1, 3), snapshotsOf(t, l.Dir()))
 	require.NoError(t, l.TruncateTo(2))
 	require.Equal(t, span(1, 2), snapshotsOf(t, l.Dir()))
-	require.NoError(t, l.DeleteBefore(2))
+	deleteBefore(t, l, 2)
 	require.Equal(t, []int64{2}, snapshotsOf(t, l.Dir()), "with the segments that went")
 	w.seq = 2
 	w.send(1) // 236: its records are gone, and it goes on

@@ -251,7 +251,7 @@ func TestAReaderBesideAWriterThatDeletesIsToldSo(t *testing.T) {
 	appendEach(t, l, many(30, 0)...)
 	r := openLog(t, dir, seglog.Options{ReadOnly: true})
 	late := openLog(t, dir, seglog.Options{ReadOnly: true})
-	require.NoError(t, l.DeleteBefore(20))
+	deleteBefore(t, l, 20)
 	_, err := r.Get(5)
 	var outside *seglog.OffsetError
 	require.ErrorAs(t, err, &outside)
@@ -367,7 +367,7 @@ func TestALogIsOpenedBesideAWriterThatDeletes(t *testing.T) {
 	appendEach(t, l, many(30, 0)...)
 	leave := func() {
 		appendEach(t, l, many(10, 100)...)
-		require.NoError(t, l.DeleteBefore(l.Offsets().End-1))
+		deleteBefore(t, l, l.Offsets().End-1)
 	}
 	fsys := &listed{FS: vfs.OS, after: leave}
 	r := openLog(t, dir, seglog.Options{ReadOnly: true, FS: fsys})

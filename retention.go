@@ -7,16 +7,27 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/seglog/seglog/internal/checkpoint"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/segment"
 )
 
-// DeleteBefore moves the log start to offset: what lies below can no longer
-// be read, and segments that lie below completely are removed. An offset at or
-// below the log start changes nothing; one above the log end, or below 0, gives an
-// *OffsetError. What lies below offset is synced first, so that the log never ends
-// below its start after a crash. When it returns the new log start is on disk.
+// DeleteBefore moves the log start to offset: what lies below can no longer be
+// read, and segments that lie below completely are no longer of the log. One above the
+// log end, or below 0, gives an *OffsetError. What lies below offset is synced first, so
+// that the log never ends below its start after a crash.
+//
+// When it returns the new log start is on disk, in the log's own state. The files are
+// removed behind the caller's back: they get .deleted names first, which the next open
+// sweeps away should there be a crash, and then their room is free. Readers in other
+// processes may find them until then. What a crash leaves under its old name stays
+// below the log start, and goes with the next call. The room is free, and an error says
+// what stands in the way, when ApplyRetention, Close, a truncation, or DeleteBefore of
+// an offset at or below the log start, which changes nothing else, returns. If the disk
+// is full, or files of an earlier call could not be removed, this call waits, too. In a
+// Dir the room is free after Options.FileDeleteDelay.
+//
+// It costs a sync of what lies below offset and is not on disk yet, and one of the
+// state, however much is deleted.
 //
 // Kafka calls this DeleteRecords.
 func (l *Log) DeleteBefore(offset int64) error {
@@ -28,8 +39,8 @@ func (l *Log) DeleteBefore(offset int64) error {
 	return nil
 }
 
-// deleteBefore puts the new start on disk and removes what lies below. On a full
-// disk it is the removal that makes room for the former; where a segment begins at
+// deleteBefore puts the new start on disk and takes what lies below out of the log. On a
+// full disk it is the removal that makes room for the former; where a segment begins at
 // the new start its name tells, and no room is needed.
 func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
 	l.maintain.Lock()
@@ -41,19 +52,28 @@ func (l *Log) deleteBefore(offset int64) (removed RetentionResult, err error) {
 		at.End = l.HighWatermark()
 		return removed, &OffsetError{Offset: offset, Start: at.Start, End: at.End}
 	}
-	if offset <= l.start.Load() {
-		return removed, l.removeUndeleted()
+	if offset <= l.start.Load() { // what a crash has kept from being removed goes, too
+		removed, err = l.removeLeading(context.Background(), l.belowStart)
+		removed.Start = l.start.Load()
+		return removed, err
 	}
 	l.abortCompaction(errRemovedMeanwhile)
 	below := func(_, next *segment.Segment) (bool, error) {
 		return next != nil && next.Base() <= offset, nil
 	}
+	wait := l.removalIsUrgent()
 	err = l.syncAndMoveStart(offset)
-	if err != nil && (!errors.Is(err, ErrNoSpace) || errors.Is(err, ErrFailed)) {
+	full := errors.Is(err, ErrNoSpace)
+	if err != nil && (!full || errors.Is(err, ErrFailed)) {
 		return removed, err
 	}
-	removed, rerr := l.removeLeading(context.Background(), below)
-	if err != nil && rerr == nil {
+	removed, rerr := l.detachLeading(context.Background(), below)
+	if full || wait {
+		rerr = errors.Join(rerr, l.finishRemoval())
+	} else {
+		l.startRemoval()
+	}
+	if full && rerr == nil {
 		err = l.syncAndMoveStart(offset)
 		if errors.Is(err, ErrNoSpace) && l.set.Load().first().Base() == offset {
 			err = nil
@@ -230,12 +250,19 @@ func (l *Log) ageOf(s *segment.Segment) (TimestampOffset, error) {
 	return newest, err
 }
 
-// removeLeading removes segments from the oldest on while decide says so.
-// maintain is held.
+// removeLeading removes segments from the oldest on while decide says so, and returns
+// when they are off the disk. maintain is held.
 func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResult, error) {
-	if err := l.removeUndeleted(); err != nil {
+	if err := l.finishRemoval(); err != nil {
 		return RetentionResult{}, err
 	}
+	res, err := l.detachLeading(ctx, decide)
+	return res, errors.Join(err, l.finishRemoval())
+}
+
+// detachLeading takes segments out of the log, from the oldest on while decide says so,
+// and leaves their files to finishRemoval. maintain is held.
+func (l *Log) detachLeading(ctx context.Context, decide decider) (RetentionResult, error) {
 	var gone []*segment.Segment
 	var sizes []int64
 	set := l.set.Load()
@@ -265,7 +292,7 @@ func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResul
 	var err error
 	if len(gone) > 0 {
 		l.abortCompaction(errRemovedMeanwhile)
-		res.Segments, err = l.removeOldest(gone, sizes[len(sizes)-1])
+		res.Segments, err = l.detachOldest(gone, sizes[len(sizes)-1])
 	}
 	for _, size := range sizes[:res.Segments] {
 		res.Bytes += size
@@ -273,10 +300,9 @@ func (l *Log) removeLeading(ctx context.Context, decide decider) (RetentionResul
 	return res, err
 }
 
-// removeOldest takes the given segments, the oldest there are, out of the set
-// and then off the disk. The log start needs not be on disk before: where the
-// first segment starts, it is at least. It returns how many were removed.
-func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, error) {
+// detachOldest takes the given segments, the oldest there are, out of the set, for
+// finishRemoval to take them off the disk. It returns how many it took.
+func (l *Log) detachOldest(gone []*segment.Segment, activeSize int64) (int, error) {
 	// If all go the one that is begun in their place has its snapshot before they are
 	// removed, see there. Without room on the disk there is none: to make room comes first.
 	if stays := l.set.Load().after(gone[len(gone)-1].Base()); stays != nil {
@@ -284,50 +310,12 @@ func (l *Log) removeOldest(gone []*segment.Segment, activeSize int64) (int, erro
 			return 0, err
 		}
 	}
-	n, err := l.detachOldest(gone, activeSize)
-	l.undeleted = append(l.undeleted, gone[:n]...)
+	n, err := l.publishWithout(gone, activeSize)
 	if n > 0 {
+		l.oweRemoval(gone[:n])
 		l.raiseStart(l.start.Load())
 	}
-	return n, errors.Join(err, l.removeUndeleted())
-}
-
-// removeUndeleted removes segments that are no longer in the set, from the oldest on, so
-// that what is on disk has no hole. Those that a failure leaves are closed, and removed
-// the next time; it is put on disk that the log begins behind them. maintain is held.
-func (l *Log) removeUndeleted() error {
-	if len(l.undeleted) == 0 {
-		return nil
-	}
-	start := l.set.Load().first().Base()
-	err := l.writeSnapshots(start)
-	full := vfs.IsNoSpace(err)
-	if full {
-		err = nil
-	}
-	for err == nil && len(l.undeleted) > 0 {
-		s := l.undeleted[0]
-		if err = errors.Join(l.discard(s), l.removeSnapshot(s.Base())); err == nil {
-			l.undeleted = l.undeleted[1:]
-		}
-	}
-	if err != nil {
-		for _, s := range l.undeleted {
-			err = errors.Join(err, s.Retire())
-		}
-		return errors.Join(err, l.changeState(func(st *checkpoint.State) { st.LogStartOffset = max(st.LogStartOffset, start) }))
-	}
-	if full { // there is room now, or will be: the next flush tries again
-		_ = l.writeSnapshots(start)
-	}
-	return nil
-}
-
-// removeSnapshot removes the producer snapshot of a segment that is gone.
-func (l *Log) removeSnapshot(base int64) error {
-	l.append.Lock()
-	defer l.append.Unlock()
-	return l.append.producers.DeleteSnapshots(base)
+	return n, err
 }
 
 // upperOf is the offset that a segment ends below, given the one behind it or nil.
@@ -338,37 +326,10 @@ func (l *Log) upperOf(next *segment.Segment) int64 {
 	return next.Base()
 }
 
-// discard removes a segment that is no longer in the set. In a Dir its files stay for
-// file.delete.delay.ms and go at a bounded rate.
-func (l *Log) discard(s *segment.Segment) error {
-	if l.owner == nil {
-		return s.Remove()
-	}
-	marked, err := s.MarkDeleted()
-	if err != nil {
-		return err
-	}
-	return l.removeMarked(marked)
-}
-
-// removeMarked removes files that were marked, as discard does.
-func (l *Log) removeMarked(paths []string) error {
-	if l.owner != nil {
-		l.owner.dir.removeLater(l.settings().FileDeleteDelay, paths...)
-		return nil
-	}
-	for _, p := range paths {
-		if err := l.opts.FS.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-// detachOldest publishes the set without the given segments and returns how many
+// publishWithout publishes the set without the given segments and returns how many
 // of them it left out. The active one can only go if it is as large as when it
 // was judged, and if there is another to take its place.
-func (l *Log) detachOldest(gone []*segment.Segment, activeSize int64) (int, error) {
+func (l *Log) publishWithout(gone []*segment.Segment, activeSize int64) (int, error) {
 	l.append.Lock()
 	defer l.append.Unlock()
 	if err := l.writableLocked(); err != nil {

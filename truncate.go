@@ -82,7 +82,7 @@ func (l *Log) TruncateFullyAndStartAt(offset int64) error {
 func (l *Log) lockForTruncation() (unlock func(), err error) {
 	l.maintain.Lock()
 	if err := l.mayMaintain(); err == nil { // the log may go on where their offsets are
-		if err := l.removeUndeleted(); err != nil {
+		if err := l.finishRemoval(); err != nil {
 			l.maintain.Unlock()
 			return nil, err
 		}

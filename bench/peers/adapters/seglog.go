@@ -129,6 +129,9 @@ func (l *seglogLog) Follow(ctx context.Context, from int64, f func(*work.Record)
 
 func (l *seglogLog) DropBefore(offset int64) error { return l.DeleteBefore(offset) }
 
+// Free waits until the files are gone, which DeleteBefore leaves to a goroutine.
+func (l *seglogLog) Free() error { return l.DeleteBefore(l.Offsets().Start) }
+
 // Clean cleans the whole log again, so that there is work for as long as one asks.
 func (l *seglogLog) Clean(ctx context.Context) error {
 	_, err := l.Compact(ctx, &seglog.CompactOptions{Full: true})
