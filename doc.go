@@ -34,7 +34,8 @@
 // one lock, under which nothing is encoded, checksummed or synced. Readers take
 // no lock of the log: they hold the segment they read for the length of one read,
 // so retention and truncation never pull a file from under them. Lock order:
-// maintain, sync, append, then a segment's own. Those of a Dir are in its comment.
+// maintain, removing, sync, append, then a segment's own. Those of a Dir are in its
+// comment.
 //
 // # Bytes
 //

@@ -19,8 +19,8 @@ type Events struct {
 	// the base offset of the segment behind it, is on disk. Of several that are sealed
 	// in quick succession it is called for the last.
 	Sealed func(next int64)
-	// Removed is called after segments were removed by DeleteBefore or
-	// ApplyRetention.
+	// Removed is called after segments were removed by DeleteBefore, whose files may
+	// still be about to go, or ApplyRetention.
 	Removed func(RetentionResult)
 	// Compacted is called after Compact has replaced segments, with its result so far if
 	// it failed.

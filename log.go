@@ -181,8 +181,9 @@ type Log struct {
 }
 
 // Close writes what is needed to open the log quickly the next time, syncs
-// it, and gives the directory free. Appends and reads under way end first;
-// iterations and waits end with ErrClosed. Close again does nothing.
+// it, and gives the directory free. Appends and reads under way end first, and files
+// that DeleteBefore has left are removed; iterations and waits end with ErrClosed. Close
+// again does nothing.
 func (l *Log) Close() error {
 	if l.owner != nil {
 		return l.owner.closeLog(l)

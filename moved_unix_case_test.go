@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seglog/seglog"
+	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/logtest"
 )
 
 // Systems that do not move a directory with open files in it have no such trouble.
@@ -49,6 +51,33 @@ func TestAMovedLogWritesNothingIntoTheOneThatTookItsPlace(t *testing.T) {
 	require.Len(t, valuesOf(t, fresh.Dir()), 12)
 	moved := openLog(t, filepath.Join(place, "old"), opts)
 	require.Len(t, readAll(t, moved, 0), 13, "all that was acknowledged is where the log is")
+}
+
+// Nor are files removed there that the moved log was about to remove.
+func TestNothingIsRemovedWhereALogWas(t *testing.T) {
+	place := t.TempDir()
+	at := filepath.Join(place, "log")
+	// Where all files of the first segment have been renamed.
+	g := newGate(vfs.OS, logtest.Rename, "*000.txnindex")
+	l := openLog(t, at, seglog.Options{FS: g})
+	fiveSegments(t, l)
+	require.NoError(t, l.DeleteBefore(30))
+	<-g.reached
+	require.NoError(t, os.Rename(at, filepath.Join(place, "old")))
+	fresh := openLog(t, at, quick)
+	fiveSegments(t, fresh)
+	closeLog(t, fresh)
+	before := traces(t, at)
+	close(g.open)
+
+	require.ErrorIs(t, l.DeleteBefore(0), seglog.ErrMoved)
+	require.ErrorIs(t, l.Close(), seglog.ErrMoved)
+	requireUntouched(t, at, before)
+	moved := openLog(t, filepath.Join(place, "old"), quick)
+	require.Equal(t, seglog.Offsets{Start: 30, Durable: 50, End: 50}, moved.Offsets())
+	deleteBefore(t, moved, 30)
+	require.Equal(t, []int64{30, 40}, bases(t, moved))
+	require.Equal(t, span(30, 49), offsetsOf(readAll(t, moved, 30)))
 }
 
 // Nor do two logs of one Dir whose directories have changed places.

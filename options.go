@@ -89,8 +89,8 @@ type Options struct {
 
 	// FileDeleteDelay is file.delete.delay.ms: how long the files of removed
 	// segments stay in a Dir, marked ".deleted", for readers in other processes. A
-	// log that was opened alone removes them at once. 0 means a minute, a negative
-	// value not at all.
+	// log that was opened alone does not keep them. 0 means a minute, a negative value
+	// not at all.
 	FileDeleteDelay time.Duration
 
 	// MinCleanableDirtyRatio is min.cleanable.dirty.ratio: a compacted log is due for

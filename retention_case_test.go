@@ -345,6 +345,9 @@ func TestDeletingUpToTheEndLosesNothingThatIsAppendedMeanwhile(t *testing.T) {
 	l = reopen(t, l, quick)
 	require.Equal(t, at.End, l.Offsets().End)
 	require.Equal(t, at.Start, l.Offsets().Start)
+	files, err := filepath.Glob(filepath.Join(l.Dir(), "*.log*"))
+	require.NoError(t, err)
+	require.Len(t, files, len(bases(t, l)), "%q", files)
 }
 
 // Leftovers of a removal that was cut short are swept by the next open; the
