@@ -59,6 +59,7 @@ func TestNothingIsRemovedWhereALogWas(t *testing.T) {
 	at := filepath.Join(place, "log")
 	// Where all files of the first segment have been renamed.
 	g := newGate(vfs.OS, logtest.Rename, "*000.txnindex")
+	defer g.open()
 	l := openLog(t, at, seglog.Options{FS: g})
 	fiveSegments(t, l)
 	require.NoError(t, l.DeleteBefore(30))
@@ -68,7 +69,7 @@ func TestNothingIsRemovedWhereALogWas(t *testing.T) {
 	fiveSegments(t, fresh)
 	closeLog(t, fresh)
 	before := traces(t, at)
-	close(g.open)
+	g.open()
 
 	require.ErrorIs(t, l.DeleteBefore(0), seglog.ErrMoved)
 	require.ErrorIs(t, l.Close(), seglog.ErrMoved)

@@ -26,12 +26,15 @@ type gate struct {
 	kind    logtest.Kind // Rename, Remove or Read
 	name    string       // a pattern for the last element
 	reached chan struct{}
-	open    chan struct{}
 	once    sync.Once
+	opened  chan struct{}
+	open    func() // lets all through
 }
 
 func newGate(fsys vfs.FS, kind logtest.Kind, name string) *gate {
-	return &gate{FS: fsys, kind: kind, name: name, reached: make(chan struct{}), open: make(chan struct{})}
+	g := &gate{FS: fsys, kind: kind, name: name, reached: make(chan struct{}), opened: make(chan struct{})}
+	g.open = sync.OnceFunc(func() { close(g.opened) })
+	return g
 }
 
 func (g *gate) wait(kind logtest.Kind, name string) {
@@ -39,7 +42,7 @@ func (g *gate) wait(kind logtest.Kind, name string) {
 		return
 	}
 	g.once.Do(func() { close(g.reached) })
-	<-g.open
+	<-g.opened
 }
 
 func (g *gate) Rename(from, to string) error {
@@ -103,6 +106,7 @@ func TestWhatIsDeletedIsGoneBeforeItsFilesAre(t *testing.T) {
 			requireNoLeak(t)
 			disk := logtest.NewDisk(logtest.DiskOptions{})
 			g := newGate(disk.FS(), kind, "*.log*")
+			defer g.open()
 			var removed []seglog.RetentionResult
 			l := openLog(t, "log", seglog.Options{FS: g, IndexIntervalBytes: 1, Events: seglog.Events{
 				Removed: func(r seglog.RetentionResult) { removed = append(removed, r) }}})
@@ -154,7 +158,7 @@ func TestWhatIsDeletedIsGoneBeforeItsFilesAre(t *testing.T) {
 				closeLog(t, again)
 			}
 
-			close(g.open)
+			g.open()
 			closeLog(t, l)
 			require.Equal(t, []string{"30", "40"}, onDisk(t, disk), "after Close no file is left")
 			require.Zero(t, disk.Open()+disk.Mapped()+disk.Locked())
@@ -184,6 +188,7 @@ func TestALogGoesOnWhileFilesAreRemoved(t *testing.T) {
 			requireNoLeak(t)
 			disk := logtest.NewDisk(logtest.DiskOptions{})
 			g := newGate(disk.FS(), logtest.Remove, "*.log.deleted")
+			defer g.open()
 			l := openLog(t, "log", seglog.Options{FS: g, RetentionTime: -1})
 			fiveSegments(t, l)
 			require.NoError(t, l.DeleteBefore(10))
@@ -195,14 +200,14 @@ func TestALogGoesOnWhileFilesAreRemoved(t *testing.T) {
 			require.Equal(t, span(20, 52), offsetsOf(readAll(t, l, 20)))
 			require.Equal(t, []string{"0.deleted", "10", "20", "30", "40", "53"}, onDisk(t, disk))
 
-			done := make(chan error)
+			done := make(chan error, 1)
 			go func() { done <- wait(l) }()
 			select {
 			case err := <-done:
 				require.Fail(t, "it did not wait", "%v", err)
 			default:
 			}
-			close(g.open)
+			g.open()
 			require.NoError(t, <-done)
 			require.Equal(t, []string{"20", "30", "40", "53"}, onDisk(t, disk))
 			closeLog(t, l)
@@ -218,8 +223,9 @@ func TestADeletionDoesNotWaitForReaders(t *testing.T) {
 	fiveSegments(t, l)
 	closeLog(t, l)
 	g := newGate(disk.FS(), logtest.Read, "*000.log")
+	defer g.open()
 	l = openLog(t, "log", seglog.Options{FS: g, AheadBytes: -1, LookupBytes: -1})
-	got := make(chan error)
+	got := make(chan error, 1)
 	go func() {
 		_, err := l.Get(5)
 		got <- err
@@ -228,7 +234,7 @@ func TestADeletionDoesNotWaitForReaders(t *testing.T) {
 	require.NoError(t, l.DeleteBefore(35))
 	_, err := l.Get(5)
 	requireOutside(t, err, 5)
-	close(g.open)
+	g.open()
 	requireOutside(t, <-got, 5)
 	closeLog(t, l)
 	require.Equal(t, []string{"30", "40"}, onDisk(t, disk))
@@ -251,13 +257,14 @@ func TestARemovalThatACrashCutShortDoesNotComeBack(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			disk := logtest.NewDisk(logtest.DiskOptions{})
 			g := newGate(disk.FS(), row.kind, row.file)
+			defer g.open()
 			l := openLog(t, "log", seglog.Options{FS: g})
 			fiveSegments(t, l)
 			require.NoError(t, l.DeleteBefore(35))
 			<-g.reached
 			killed := disk.Kill()
 			require.Equal(t, row.found, onDisk(t, killed))
-			close(g.open)
+			g.open()
 			closeLog(t, l)
 
 			again := openLog(t, "log", seglog.Options{FS: killed.FS()})
@@ -286,13 +293,14 @@ func TestARemovalThatFailsBehindTheCallerIsReported(t *testing.T) {
 			told := make(chan string, 10)
 			logger := slog.New(slog.NewTextHandler(lines(told), &slog.HandlerOptions{Level: slog.LevelError}))
 			g := newGate(disk.FS(), logtest.Rename, "*000.log")
+			defer g.open()
 			l := openLog(t, "log", seglog.Options{FS: g, Logger: logger})
 			fiveSegments(t, l)
 			require.NoError(t, l.DeleteBefore(20))
 			<-g.reached
 			name := map[logtest.Kind]string{logtest.Rename: "*.index", logtest.Remove: "*.index.deleted", logtest.SyncDir: "log"}[kind]
 			disk.Fail(logtest.Calls{Kind: kind, Name: name}, syscall.EIO)
-			close(g.open)
+			g.open()
 			text := <-told
 			require.Contains(t, text, "files of removed segments are still there")
 			require.Contains(t, text, syscall.EIO.Error())
