@@ -116,6 +116,11 @@ func above(b record.Batch, it *record.Iterator, before int64) error {
 	if b.Magic() == record.MagicV2 {
 		return nil
 	}
+	return legacyAbove(it, before)
+}
+
+// legacyAbove is apart so that above is inlined.
+func legacyAbove(it *record.Iterator, before int64) error {
 	if first, ok := it.Peek(); ok && first <= before {
 		return fmt.Errorf("record at offset %d, want one above %d: %w", first, before, record.ErrInvalid)
 	}

@@ -48,8 +48,10 @@ func Parse(b []byte) (Batch, error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	if _, err := f.headerSize(); err != nil {
-		return Batch{}, err
+	if f.Magic != magicV2 || f.Size < HeaderSize { // as nearly none are
+		if _, err := f.headerSize(); err != nil {
+			return Batch{}, err
+		}
 	}
 	if f.Size > len(b) {
 		return Batch{}, ErrShort
@@ -245,23 +247,6 @@ func DecrementSequence(seq, n int32) int32 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// coldPiece is how much of a batch is checksummed at once when it may come from
-// main memory. From 4032 bytes on, Go's amd64 assembler checksums three
-// stretches of a buffer side by side, 1344 bytes apart, which some prefetchers
-// follow badly: an AMD EPYC reads 7 GB/s that way and 17 GB/s in pieces below
-// that. On an Intel Xeon there was no difference to tell from the noise, nor is
-// there for bytes in cache.
-const coldPiece = 4000
-
-func checksum(table *crc32.Table, b []byte) uint32 {
-	var crc uint32
-	for len(b) > coldPiece {
-		crc = crc32.Update(crc, table, b[:coldPiece])
-		b = b[coldPiece:]
-	}
-	return crc32.Update(crc, table, b)
-}
-
 // CRC returns the checksum stored in the batch.
 func (b Batch) CRC() uint32 {
 	if b.legacy() {
@@ -272,12 +257,15 @@ func (b Batch) CRC() uint32 {
 
 // ComputeCRC returns the checksum the batch should have, from reading all of
 // it: CRC-32C from the attributes on, or for a legacy batch CRC-32 from the
-// magic on.
+// magic on. It goes over them in one piece, which is fastest for bytes that are
+// in cache, as those of a batch are that was read or encoded a moment ago. (Of
+// bytes that are not, an AMD EPYC reads 7 GB/s so, and 17 GB/s in pieces below
+// 4032 bytes, from where on Go's assembler works at three places at once.)
 func (b Batch) ComputeCRC() uint32 {
 	if b.legacy() {
-		return checksum(crc32.IEEETable, b.b[magicPos:])
+		return crc32.ChecksumIEEE(b.b[magicPos:])
 	}
-	return checksum(castagnoli, b.b[attributesPos:])
+	return crc32.Checksum(b.b[attributesPos:], castagnoli)
 }
 
 func (b Batch) putCRC() {

@@ -162,15 +162,6 @@ func TestCheckSaysWhichChecksums(t *testing.T) {
 	require.Equal(t, "crc", e.Field)
 }
 
-// The checksum of bytes that may be cold is taken in pieces.
-func TestChecksumInPiecesIsTheChecksum(t *testing.T) {
-	for _, n := range []int{0, 1, coldPiece - 1, coldPiece, coldPiece + 1, 3*coldPiece + 17} {
-		b := append(make([]byte, HeaderSize), noise(1, n)...)
-		putHeader(b, BatchHeader{})
-		require.True(t, Batch{b}.IsValid(), "%d bytes", n)
-	}
-}
-
 func TestEmptiedBatchKeepsWhatOthersNeed(t *testing.T) {
 	for _, a := range []Attributes{0, appendTimeBit, transactionalBit, controlBit, endTxnAttributes, appendTimeBit | endTxnAttributes} {
 		h := BatchHeader{

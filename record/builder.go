@@ -378,8 +378,7 @@ func (b Batch) Header() BatchHeader {
 	}
 }
 
-// putHeader writes the header of batch, whose records are in place. These have
-// just been written, so their checksum is taken in one go; see coldPiece.
+// putHeader writes the header of batch, whose records are in place.
 func putHeader(batch []byte, h BatchHeader) {
 	_ = batch[HeaderSize-1]
 	be.PutUint64(batch[baseOffsetPos:], uint64(h.BaseOffset))

@@ -103,16 +103,18 @@ func (it *Iterator) Reset(b Batch) error {
 
 func (it *Iterator) resetV2() error {
 	b := it.batch
-	it.baseOffset, it.baseTimestamp = b.BaseOffset(), b.BaseTimestamp()
-	it.hasAppendTime, it.appendTime = b.TimestampType() == LogAppendTime, b.MaxTimestamp()
-	count := b.Count()
+	h := (*[HeaderSize]byte)(b.b)
+	attributes := Attributes(be.Uint16(h[attributesPos:]))
+	it.baseOffset, it.baseTimestamp = int64(be.Uint64(h[baseOffsetPos:])), int64(be.Uint64(h[baseTimestampPos:]))
+	it.hasAppendTime, it.appendTime = attributes.TimestampType() == LogAppendTime, int64(be.Uint64(h[maxTimestampPos:]))
+	count := int32(be.Uint32(h[countPos:]))
 	if count < 0 {
 		return b.fault(ErrInvalid, "record count", fmt.Sprintf("%d is negative", count), nil)
 	}
 	data := b.b[HeaderSize:]
 	// Batches that compaction has emptied have no codec. One without records
 	// that has one is still empty: there is nothing to decompress.
-	if codec := b.Codec(); codec != None && (count > 0 || len(data) > 0) {
+	if codec := attributes.Codec(); codec != None && (count > 0 || len(data) > 0) {
 		var err error
 		if data, err = it.decompress(codec, data); err != nil {
 			return err
@@ -264,6 +266,14 @@ func (it *Iterator) Rewind() { it.pos, it.index, it.entry = 0, 0, nil }
 // among them may go unnoticed. It never goes back, which is why it is not
 // called Seek.
 func (it *Iterator) SkipTo(offset int64) bool {
+	if it.index < it.count && offset <= it.baseOffset && !it.batch.legacy() {
+		for it.Next() { // there is nothing to skip, as a rule
+			if it.rec.Offset >= offset {
+				return true
+			}
+		}
+		return false
+	}
 	for it.index < it.count {
 		at, end := it.peek()
 		// A record that cannot be skipped is left for Next to find fault with.
@@ -315,9 +325,11 @@ func (it *Iterator) peek() (offset int64, end int) {
 // complete reports whether, if all records have been read, all bytes have. It
 // fails the iteration otherwise.
 func (it *Iterator) complete() bool {
-	if it.index < it.count || it.pos == len(it.data) {
-		return true
-	}
+	return it.index < it.count || it.pos == len(it.data) || it.failLeft()
+}
+
+// failLeft is apart so that complete is inlined.
+func (it *Iterator) failLeft() bool {
 	it.index-- // it is the last record that this is noticed at
 	return it.fail("record count", fmt.Sprintf("%d leaves %d bytes", it.count, len(it.data)-it.pos))
 }
