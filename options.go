@@ -131,8 +131,8 @@ type Options struct {
 	// LookupBytes is how much memory may be used to remember where records are, two
 	// to four bytes for each that lies near one that Get or OffsetForTime was asked for. When it is full what
 	// was not looked at lately is forgotten. The files of segments in which records are
-	// looked up are mapped. A negative value means none of both: each Get reads its
-	// batch. In a Dir that of DirOptions counts. 0 means 12 MiB, which is enough for two million small records.
+	// looked up, and of those that are scanned, are mapped. A negative value means none of
+	// both: all reading is done by calls. In a Dir that of DirOptions counts. 0 means 12 MiB, which is enough for two million small records.
 	LookupBytes int64
 	// AheadBytes is how much room, at most, is made at once ahead of the end of a log:
 	// the active segment's file is extended by zeros, with their blocks, and appends

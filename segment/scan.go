@@ -38,6 +38,7 @@ type Scanner struct {
 
 	buf   []byte
 	start int64 // position of buf[0] in the file
+	copying
 	frame [record.MinFrame]byte
 
 	walk    *Walker // behind damage; made when it is met
@@ -49,6 +50,7 @@ type Scanner struct {
 func (c *Scanner) Reset(s *Segment, pos, end int64) {
 	c.seg, c.pos, c.end, c.size = s, pos, end, 0
 	c.chunk = seekChunk
+	c.copying = copying{calls: pos + scanChunk} // a look-up needs no mapping
 	c.place = place{last: s.base - 1, bound: Unbounded, passed: -1}
 	c.Forget()
 }
@@ -57,7 +59,7 @@ func (c *Scanner) Reset(s *Segment, pos, end int64) {
 func (c *Scanner) Forget() {
 	c.buf = c.buf[:0]
 	c.start = c.pos
-	c.seen, c.walking = false, false
+	c.copied, c.seen, c.walking = false, false, false
 }
 
 // Extend moves the end further, after more was written; or back, if the segment was
@@ -175,6 +177,12 @@ func (c *Scanner) Checked() (record.Batch, error) {
 	if batch, ok := c.Held(); ok {
 		return batch, nil
 	}
+	if !c.seen && c.copyAhead() {
+		if batch, ok := c.Held(); ok {
+			return batch, nil
+		}
+		c.calls = c.pos + callChunk // it is too large, or not good
+	}
 	batch, err := c.Batch()
 	if err != nil {
 		return record.Batch{}, err
@@ -198,20 +206,15 @@ func (c *Scanner) Held() (record.Batch, bool) {
 	if err != nil || batch.Magic() != record.MagicV2 {
 		return record.Batch{}, false
 	}
-	size := int64(batch.Size())
-	behind := c.buf[off+size:]
-	if len(behind) < record.MinFrame {
-		return record.Batch{}, false
-	}
-	h := batch.Summary()
-	next, err := record.ParseFrame(behind)
+	size, first, last := int64(batch.Size()), batch.BaseOffset(), batch.LastOffset()
+	next, err := record.ParseFrame(c.buf[off+size:])
 	if err != nil || next.Magic < record.MagicV0 || next.Magic > record.MagicV2 || int64(next.Size) > c.end-c.pos-size ||
-		h.BaseOffset <= c.last || h.LastOffset < h.BaseOffset || next.Offset <= h.LastOffset ||
-		h.LastOffset-c.seg.base >= maxOverflow || c.bound.Sealed && h.LastOffset >= c.bound.Upper ||
+		first <= c.last || last < first || next.Offset <= last ||
+		last-c.seg.base >= maxOverflow || c.bound.Sealed && last >= c.bound.Upper ||
 		batch.ComputeCRC() != batch.CRC() {
 		return record.Batch{}, false
 	}
-	c.head, c.seen, c.size = h, true, size
+	c.head, c.seen, c.size = batch.Summary(), true, size
 	return batch, true
 }
 
@@ -236,7 +239,7 @@ func (c *Scanner) damage(length, first, last int64, err error) error {
 // claims.
 func (c *Scanner) window(n int64) ([]byte, error) {
 	off := c.pos - c.start
-	if off >= 0 && off+n <= int64(len(c.buf)) {
+	if off >= 0 && off+n <= int64(len(c.buf)) && !c.copied {
 		return c.buf[off : off+n], nil
 	}
 	want := int(min(max(n, int64(c.chunk)), c.end-c.pos))
@@ -246,7 +249,7 @@ func (c *Scanner) window(n int64) ([]byte, error) {
 	c.buf = c.buf[:want]
 	c.chunk = min(2*c.chunk, scanChunk)
 	got, err := vfs.ReadFull(c.seg.open.log, c.buf, c.pos)
-	c.buf, c.start = c.buf[:got], c.pos
+	c.buf, c.start, c.copied = c.buf[:got], c.pos, false
 	if int64(got) >= n {
 		return c.buf[:n], nil
 	}

@@ -98,3 +98,23 @@ func TestAMappingThatDoesNotFitSaysWhatMayBeFull(t *testing.T) {
 	require.ErrorIs(t, err, unix.ENOMEM)
 	require.ErrorContains(t, err, "vm.max_map_count")
 }
+
+func TestResidentTellsWhatIsInMemory(t *testing.T) {
+	page := os.Getpagesize()
+	f := create(t, filepath.Join(t.TempDir(), "f"))
+	_, err := WriteFull(f, make([]byte, 10*page), 0)
+	require.NoError(t, err)
+	m, err := f.Map(400*page, false)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, m.Unmap()) }()
+	b := m.Bytes()
+	require.True(t, Resident(nil))
+	require.True(t, Resident(b[:10*page]), "it was just written")
+	require.True(t, Resident(b[page-1:page+1]), "parts of two pages")
+	require.False(t, Resident(b[:10*page+1]), "beyond the end of the file")
+	require.False(t, Resident(b[9*page:12*page]), "beyond the end of the file")
+	require.False(t, Resident(b), "more than it looks at")
+	require.NoError(t, f.Truncate(400*int64(page)))
+	require.False(t, Resident(b[:20*page]), "a hole that nobody has read")
+	require.Zero(t, testing.AllocsPerRun(10, func() { Resident(b[:page]) }))
+}
