@@ -76,7 +76,7 @@ func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool)
 		err = above(b, it, w.scan.Before())
 	}
 	next, last := w.from, b.LastOffset()
-	for ok := err == nil && it.SkipTo(w.from); ok; ok = it.Next() {
+	for ok := err == nil && it.SkipTo(w.from); ok; {
 		r := it.Record()
 		if r.Offset < next || r.Offset > last {
 			if err = inOrder(b, r.Offset, next); err != nil {
@@ -87,6 +87,7 @@ func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool)
 		if r.Offset >= w.to {
 			return false
 		}
+		ok = it.Next() // before r is copied, for which it is too fresh
 		if !yield(*r, nil) {
 			return false
 		}

@@ -318,7 +318,7 @@ func (b Batch) Verify(it *Iterator) error {
 	}
 	last := int64(-1)
 	for it.Next() {
-		switch offset := it.rec.Offset; {
+		switch offset := it.Record().Offset; {
 		case !b.covers(offset):
 			it.index--
 			it.fail("offset", fmt.Sprintf("%d is outside [%d, %d]", offset, b.BaseOffset(), b.LastOffset()))

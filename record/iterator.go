@@ -66,10 +66,17 @@ type Iterator struct {
 	hasAppendTime bool // all records have appendTime, whatever theirs is
 	appendTime    int64
 
+	slots [2]slot // of the records with even and odd indexes
+	entry []byte  // the whole of the legacy message that was decoded last
+	err   error
+}
+
+// slot is room for a record. There are two so that one can be decoded before the one
+// before it is used: a copy of what was stored a moment ago, field by field, waits until
+// the processor has the stores behind it.
+type slot struct {
 	rec     Record
-	entry   []byte   // the whole of the legacy message that rec was decoded from
 	headers []Header // what rec.Headers is cut from
-	err     error
 }
 
 // NewIterator returns an Iterator with the given limits and no records.
@@ -249,10 +256,13 @@ func (it *Iterator) Next() bool {
 }
 
 // Record returns the record that Next or SkipTo decoded. It is the Iterator's, and
-// the next call of either overwrites it and its headers. Key and values share
+// the next call but one of either overwrites it and its headers. Key and values share
 // the bytes of the batch or, if the batch is compressed, are valid until the
 // next Reset or Close. Record.Clone makes a record to keep.
-func (it *Iterator) Record() *Record { return &it.rec }
+func (it *Iterator) Record() *Record { return &it.slots[(it.index-1)&1].rec }
+
+// slot is where the record at index is to be decoded.
+func (it *Iterator) slot() *slot { return &it.slots[it.index&1] }
 
 // Err returns what ended the iteration before the last record, or nil.
 func (it *Iterator) Err() error { return it.err }
@@ -268,7 +278,7 @@ func (it *Iterator) Rewind() { it.pos, it.index, it.entry = 0, 0, nil }
 func (it *Iterator) SkipTo(offset int64) bool {
 	if it.index < it.count && offset <= it.baseOffset && !it.batch.legacy() {
 		for it.Next() { // there is nothing to skip, as a rule
-			if it.rec.Offset >= offset {
+			if it.Record().Offset >= offset {
 				return true
 			}
 		}
@@ -392,7 +402,7 @@ func (it *Iterator) decode(b []byte) bool {
 	if p < 0 {
 		return it.failVarint("offset delta", b, at)
 	}
-	rec := &it.rec
+	rec := &it.slot().rec
 	rec.Offset = it.baseOffset + int64(offset)
 	rec.Timestamp = it.baseTimestamp + timestamp
 	if it.hasAppendTime {
@@ -448,6 +458,7 @@ func (it *Iterator) decodeHeaders(b []byte, p int, count int32) int {
 		it.fail("header count", notWithin(count, len(b)-p))
 		return -1
 	}
+	slot := it.slot()
 	for i := range int(count) {
 		at := p
 		key, q := field(b, p)
@@ -456,11 +467,11 @@ func (it *Iterator) decodeHeaders(b []byte, p int, count int32) int {
 			return -1
 		}
 		// The slice grows with what is there, not to a count that may be a lie.
-		if i == len(it.headers) {
-			it.headers = append(it.headers, Header{})
+		if i == len(slot.headers) {
+			slot.headers = append(slot.headers, Header{})
 		}
-		h := &it.headers[i]
-		// Most records have the headers of the one before, and the string they
+		h := &slot.headers[i]
+		// Most records have the headers of the ones before, and the string they
 		// had can be had again for free.
 		if h.Key != string(key) {
 			h.Key = string(key)
@@ -470,7 +481,7 @@ func (it *Iterator) decodeHeaders(b []byte, p int, count int32) int {
 			return -1
 		}
 	}
-	it.rec.Headers = it.headers[:count:count]
+	slot.rec.Headers = slot.headers[:count:count]
 	return p
 }
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -311,4 +312,46 @@ func TestIteratorIsReadyAfterClose(t *testing.T) {
 	}
 	require.ErrorIs(t, it.Reset(parse(t, build(t, BuilderOptions{Codec: Gzip}, Record{Value: make([]byte, 1<<11)}))), ErrTooLarge,
 		"the limits stay")
+}
+
+func TestARecordOutlivesTheNextOne(t *testing.T) {
+	for _, size := range []int{10, 10_000} { // decoded one way and the other
+		recs := benchRecords(7, 3)
+		for i := range recs {
+			recs[i].Value = noise(uint64(i), size)
+			recs[i].Headers = recs[i].Headers[:i%4]
+			for h := range recs[i].Headers {
+				recs[i].Headers[h].Value = fmt.Appendf(nil, "value %d of %d", h, i)
+			}
+		}
+		it := NewIterator(DecodeOptions{})
+		for range 2 { // an odd number of records, and again
+			require.NoError(t, it.Reset(parse(t, build(t, BuilderOptions{}, recs...))))
+			require.True(t, it.Next())
+			for i := range recs {
+				r := it.Record()
+				require.Equal(t, i < len(recs)-1, it.Next())
+				require.EqualValues(t, i, r.Offset)
+				require.Equal(t, recs[i].Value, r.Value)
+				require.Len(t, r.Headers, len(recs[i].Headers))
+				for h, header := range r.Headers {
+					require.Equal(t, recs[i].Headers[h], header)
+				}
+			}
+			require.NoError(t, it.Err())
+		}
+	}
+}
+
+// A record below the base offset of its batch can only be damage, or not of Kafka's make.
+func TestSkipToStepsOverRecordsBelowTheBaseOffset(t *testing.T) {
+	b := build(t, BuilderOptions{BaseOffset: 100}, benchRecords(3, 0)...)
+	first := parse(t, b)
+	first.b[HeaderSize+4]++ // the offset delta of the first record: -1
+	for from, want := range map[int64]int64{99: 99, 100: 101, 101: 101, 102: 102} {
+		it := NewIterator(DecodeOptions{})
+		require.NoError(t, it.Reset(first))
+		require.True(t, it.SkipTo(from))
+		require.Equal(t, want, it.Record().Offset, "from %d", from)
+	}
 }

@@ -105,7 +105,7 @@ func (it *Iterator) nextLegacy() bool {
 	_, end := it.peek()
 	b := it.data[it.pos:end:end]
 	magic := b[magicPos]
-	rec := &it.rec
+	rec := &it.slot().rec
 	rec.Headers = nil
 	switch {
 	case magic > 1:

@@ -22,7 +22,7 @@ func (it *Iterator) short() bool {
 	if length < 1<<7 {
 		end--
 	}
-	rec := &it.rec
+	rec := &it.slot().rec
 	rec.Key = nil
 	p += int(i)
 	if key&1 == 0 { // else the length is below zero
