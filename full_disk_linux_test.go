@@ -1,9 +1,11 @@
 package seglog_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,17 +51,22 @@ func TestARealFullDisk(t *testing.T) {
 	l := openLog(t, dir, opts)
 	for round := range 4 {
 		require.ErrorIs(t, fill(t, l), seglog.ErrNoSpace)
-		at := l.Offsets()
+		before := l.Offsets().End
 		var wg sync.WaitGroup
-		for range 4 { // and for everyone
+		var appended atomic.Int64
+		for range 4 { // and for everyone, but for room that is given back behind them
 			wg.Go(func() {
 				if _, err := l.Append([]seglog.Record{{Value: noise(200_000)}}, nil); err == nil {
-					t.Error("appended to a full disk")
+					appended.Add(1)
+				} else if !errors.Is(err, seglog.ErrNoSpace) {
+					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		require.Equal(t, at.End, l.Offsets().End)
+		require.Less(t, appended.Load(), int64(4))
+		at := l.Offsets()
+		require.Equal(t, before+appended.Load(), at.End)
 		require.Nil(t, stats(t, l).Failed, "round %d: what was cut off leaves nothing in doubt", round)
 		require.Equal(t, span(at.Start, at.End-1), offsetsOf(readAll(t, l, at.Start)))
 		_, err := l.Get(at.End - 1)

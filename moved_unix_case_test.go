@@ -75,6 +75,7 @@ func TestNothingIsRemovedWhereALogWas(t *testing.T) {
 	require.ErrorIs(t, l.Close(), seglog.ErrMoved)
 	requireUntouched(t, at, before)
 	moved := openLog(t, filepath.Join(place, "old"), quick)
+	require.NoError(t, moved.Sync())
 	require.Equal(t, seglog.Offsets{Start: 30, Durable: 50, End: 50}, moved.Offsets())
 	deleteBefore(t, moved, 30)
 	require.Equal(t, []int64{30, 40}, bases(t, moved))

@@ -153,6 +153,7 @@ func TestWhatIsDeletedIsGoneBeforeItsFilesAre(t *testing.T) {
 			// Nor does it come back, whatever happens now.
 			for state := range disk.States(20, 1) {
 				again := openLog(t, "log", seglog.Options{FS: state.FS()})
+				require.NoError(t, again.Sync())
 				require.Equal(t, seglog.Offsets{Start: 35, Durable: 50, End: 50}, again.Offsets(), "%s", state)
 				require.Equal(t, span(35, 49), offsetsOf(readAll(t, again, 35)))
 				closeLog(t, again)
@@ -269,6 +270,7 @@ func TestARemovalThatACrashCutShortDoesNotComeBack(t *testing.T) {
 
 			again := openLog(t, "log", seglog.Options{FS: killed.FS()})
 			require.Equal(t, row.open, onDisk(t, killed))
+			require.NoError(t, again.Sync())
 			require.Equal(t, seglog.Offsets{Start: 35, Durable: 50, End: 50}, again.Offsets())
 			_, err := again.Get(34)
 			requireOutside(t, err, 34)
@@ -324,6 +326,7 @@ func TestARemovalThatFailsBehindTheCallerIsReported(t *testing.T) {
 			require.NotContains(t, strings.Join(names, " "), ".deleted")
 
 			again := openLog(t, "log", seglog.Options{FS: killed.FS()})
+			require.NoError(t, again.Sync())
 			require.Equal(t, seglog.Offsets{Start: start, Durable: 51, End: 51}, again.Offsets())
 			closeLog(t, again)
 		})
