@@ -303,7 +303,7 @@ func (l *Log) appendAssignedLocked(b record.Batch, origin producerstate.Origin, 
 	if err := l.stampLocked(b); err != nil {
 		return AppendResult{}, err
 	}
-	w := write{first: base, Set: segment.Set{
+	w := write{first: base, waits: l.waits(opts), Set: segment.Set{
 		Bytes: b.Bytes(), LastOffset: b.LastOffset(),
 		MaxTimestamp: b.MaxTimestamp(), OffsetOfMaxTimestamp: b.LastOffset(),
 	}}
@@ -341,6 +341,12 @@ func (l *Log) stampLocked(b record.Batch) error {
 	return b.SetMaxTimestamp(record.LogAppendTime, l.append.lastStamp)
 }
 
+// waits reports whether an append may wait for durability.
+func (l *Log) waits(opts *AppendOptions) bool {
+	o := l.settings()
+	return opts.sync(o.Sync) != SyncNever || o.FlushMessages > 0 || o.FlushBytes > 0
+}
+
 // finishAppend waits for durability, if it is to be waited for.
 func (l *Log) finishAppend(lastOffset int64, opts *AppendOptions) error {
 	l.boundOpen() // the append may have opened the active segment, or a new one
@@ -373,6 +379,7 @@ func (l *Log) appendReplicated(b []byte, opts *AppendOptions) (AppendResult, err
 	if err != nil {
 		return AppendResult{}, err
 	}
+	w.waits = l.waits(opts)
 	l.append.Lock()
 	if err = l.fenceLocked(opts.leaderEpoch(), true); err == nil {
 		err = l.writeReplicatedLocked(w)
@@ -416,6 +423,7 @@ func (l *Log) writeReplicatedLocked(w write) error {
 type write struct {
 	segment.Set
 	first     int64                 // offset
+	waits     bool                  // somebody does until it is durable, or may
 	producers []producerstate.Batch // those of its batches that have a producer id
 	epochs    epochsOf              // of a replicated set
 }
@@ -505,6 +513,11 @@ func (l *Log) writeLocked(w write) error {
 	}
 	if w.LastOffset-w.first > math.MaxInt32 {
 		return fmt.Errorf("%w: %w: offsets %d to %d", ErrUnexpectedOffset, segment.ErrOffsetOverflow, w.first, w.LastOffset)
+	}
+	if w.waits { // a full disk is to be known of before the records are there
+		if err := l.writeTailLocked(); err != nil {
+			return err
+		}
 	}
 	if err := l.settleStateLocked(); err != nil {
 		return err

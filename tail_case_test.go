@@ -13,6 +13,7 @@ import (
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/internal/vfs/faultfs"
 	"github.com/seglog/seglog/logtest"
+	"github.com/seglog/seglog/record"
 )
 
 var neverSynced = seglog.Options{Sync: seglog.SyncNever}
@@ -184,6 +185,55 @@ func TestWhoWaitsForATailIsToldThatTheDiskIsFull(t *testing.T) {
 	appendEach(t, l, many(1, 20)...)
 	require.NoError(t, l.Sync())
 	require.Equal(t, seglog.Offsets{Durable: 21, End: 21}, l.Offsets())
+}
+
+// An append that is refused for it has appended nothing, whoever finds out first.
+func TestAnAppendThatFindsNoRoomForTheTailAppendsNothing(t *testing.T) {
+	always := seglog.SyncAlways
+	for _, row := range []struct {
+		name   string
+		flush  int64
+		append func(l *seglog.Log) error
+	}{
+		{"synced", 0, func(l *seglog.Log) error {
+			_, err := l.Append(many(1, 20), &seglog.AppendOptions{Sync: &always})
+			return err
+		}},
+		{"synced each so many messages", 1, func(l *seglog.Log) error {
+			_, err := l.Append(many(1, 20), nil)
+			return err
+		}},
+		{"replicated", 0, func(l *seglog.Log) error {
+			_, err := l.AppendReplicated(batchAt(t, record.BuilderOptions{BaseOffset: 20}, at(20, 5, "v")), &seglog.AppendOptions{Sync: &always})
+			return err
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := killedLog(t)
+			fsys := faultfs.New(vfs.OS)
+			reached, held := make(chan struct{}, 10), make(chan struct{})
+			fsys.Do(faultfs.Op(faultfs.Write).Name("*.log"), func(faultfs.Call) error {
+				reached <- struct{}{}
+				<-held
+				return syscall.ENOSPC
+			})
+			o := neverSynced
+			o.FS, o.FlushMessages = fsys, row.flush
+			l := openLog(t, dir, o)
+			<-reached
+			done := make(chan error, 1)
+			go func() { done <- row.append(l) }()
+			<-reached // by the append
+			close(held)
+			require.ErrorIs(t, <-done, seglog.ErrNoSpace)
+			require.EqualValues(t, 20, l.Offsets().End)
+			require.Nil(t, stats(t, l).Failed)
+			fsys.Clear()
+			require.NoError(t, row.append(l))
+			require.Equal(t, seglog.Offsets{Durable: 21, End: 21}, l.Offsets())
+			closeLog(t, l)
+		})
+	}
 }
 
 // Power may be lost, or the process killed again, at any step of what Open left to do, and
