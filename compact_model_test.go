@@ -171,7 +171,7 @@ func (m *compactModel) truncate() {
 
 func (m *compactModel) deleteBefore() {
 	at := m.log.Offsets()
-	require.NoError(m.t, m.log.DeleteBefore(at.Start+int64(m.draw(0, int(at.End-at.Start), "delete"))))
+	deleteBefore(m.t, m.log, at.Start+int64(m.draw(0, int(at.End-at.Start), "delete")))
 }
 
 // reopen opens the log again, now and then without the producer snapshots.

@@ -25,12 +25,16 @@ func (l *Log) oweRemoval(gone []*segment.Segment) {
 	l.removal.segments = append(l.removal.segments, gone...)
 }
 
+// mostOwed is how many segments earlier calls may have left to removeBehind: their files
+// are open, and whoever deletes faster than a disk does is to wait for it.
+const mostOwed = 16
+
 // removalIsUrgent reports whether someone may be waiting for room, or is to be told what
-// stands in the way of it.
+// stands in the way of it, or there is too much to be removed already.
 func (l *Log) removalIsUrgent() bool {
 	l.removal.Lock()
 	defer l.removal.Unlock()
-	return l.full.Swap(false) || l.removal.failed
+	return l.full.Swap(false) || l.removal.failed || len(l.removal.segments) > mostOwed
 }
 
 // startRemoval has finishRemoval called. One that has not begun yet does it for all

@@ -2,6 +2,7 @@ package seglog_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"iter"
 	"log/slog"
@@ -401,4 +402,31 @@ func TestADirRemovesWhatWasDeletedInItsTime(t *testing.T) {
 	require.NoError(t, d.Maintain(t.Context()))
 	require.NoFileExists(t, segmentFile(l.Dir(), 20, ".log")+".deleted")
 	require.NoError(t, d.Close())
+}
+
+// Their files are open: a caller who deletes faster than a disk does would have no
+// descriptors left.
+func TestWhoDeletesFasterThanTheDiskWaitsForIt(t *testing.T) {
+	requireNoLeak(t)
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	g := newGate(disk.FS(), logtest.Rename, "*.log*")
+	defer g.open()
+	l := openLog(t, "log", seglog.Options{FS: g, Sync: seglog.SyncNever})
+	const left = 17 // by calls that do not wait
+	for i := range int64(left + 2) {
+		if i > 0 {
+			roll(t, l)
+		}
+		appendEach(t, l, many(1, i)...)
+	}
+	for i := range int64(left) {
+		require.NoError(t, l.DeleteBefore(i+1))
+	}
+	require.Len(t, onDisk(t, disk), left+2)
+	done := make(chan error)
+	go func() { done <- l.DeleteBefore(left + 1) }()
+	g.open()
+	require.NoError(t, <-done)
+	require.Equal(t, []string{fmt.Sprint(left + 1)}, onDisk(t, disk))
+	closeLog(t, l)
 }

@@ -23,8 +23,8 @@ import (
 // below the log start, and goes with the next call. The room is free, and an error says
 // what stands in the way, when ApplyRetention, Close, a truncation, or DeleteBefore of
 // an offset at or below the log start, which changes nothing else, returns. If the disk
-// is full, or files of an earlier call could not be removed, this call waits, too. In a
-// Dir the room is free after Options.FileDeleteDelay.
+// is full, or files of earlier calls could not be removed or are many, this call waits,
+// too. In a Dir the room is free after Options.FileDeleteDelay.
 //
 // It costs a sync of what lies below offset and is not on disk yet, and one of the
 // state, however much is deleted.
