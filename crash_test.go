@@ -253,7 +253,7 @@ func bothWays(opts seglog.Options) []seglog.Options {
 
 // Of what was stored in memory a disk may have any page, those of later appends too.
 func TestNothingDurableIsLostOfPagesInAnyMix(t *testing.T) {
-	opts := seglog.Options{SegmentBytes: 60_000, IndexIntervalBytes: 3000, AheadBytes: 8192}
+	opts := seglog.Options{SegmentBytes: 60_000, IndexIntervalBytes: 3000, SegmentIndexBytes: 1 << 10, AheadBytes: 8192}
 	crashAtEveryOperation(t, opts, 1, func(d *driver) {
 		for i := range 11 {
 			d.append(12, seglog.SyncNever)
