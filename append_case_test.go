@@ -463,7 +463,7 @@ func TestTheTimeOfAnAppendIsThePresent(t *testing.T) {
 			{"now, after a record without a time", 0, 0, at(5 * time.Hour)},
 			{"too far ahead of now", 0, at(5*time.Hour + 61*time.Minute), 0},
 		} {
-			time.Sleep(row.after)
+			time.Sleep(row.after) // by the clock of synctest
 			got, err := put(row.timestamp)
 			if row.want == 0 {
 				require.ErrorIs(t, err, seglog.ErrInvalidTimestamp, row.name)

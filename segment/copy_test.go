@@ -26,15 +26,7 @@ func newCopied(t *testing.T) *copied {
 	const base = 100
 	log, positions := batches(t, base, (byCalls+4*copyChunk)/120)
 	require.Greater(t, len(log), byCalls+3*copyChunk)
-	s, err := Create(t.TempDir(), base, Options{FS: vfs.OS, IndexIntervalBytes: 4096, Places: NewPlaces(1 << 20)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Retire()) })
-	_, err = vfs.WriteFull(s.open.log, log, 0)
-	require.NoError(t, err)
-	s.size.Store(int64(len(log)))
-	require.NoError(t, s.Acquire())
-	t.Cleanup(s.Release)
-	return &copied{s, log, positions}
+	return &copied{holding(t, log, base, NewPlaces(1<<20)), log, positions}
 }
 
 func (f *copied) write(t *testing.T, at int) {

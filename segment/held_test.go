@@ -9,9 +9,10 @@ import (
 	"github.com/seglog/seglog/record"
 )
 
-// over returns what begins scans over a segment that holds log.
-func over(t *testing.T, log []byte, base int64) (scan func() *Scanner) {
-	s, err := Create(t.TempDir(), base, Options{FS: vfs.OS, IndexIntervalBytes: 4096})
+// holding is an acquired segment that holds log.
+func holding(t *testing.T, log []byte, base int64, p *Places) *Segment {
+	t.Helper()
+	s, err := Create(t.TempDir(), base, Options{FS: vfs.OS, IndexIntervalBytes: 4096, Places: p})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Retire()) })
 	_, err = vfs.WriteFull(s.open.log, log, 0)
@@ -19,6 +20,12 @@ func over(t *testing.T, log []byte, base int64) (scan func() *Scanner) {
 	s.size.Store(int64(len(log)))
 	require.NoError(t, s.Acquire())
 	t.Cleanup(s.Release)
+	return s
+}
+
+// over returns what begins scans over a segment that holds log.
+func over(t *testing.T, log []byte, base int64) (scan func() *Scanner) {
+	s := holding(t, log, base, nil)
 	return func() *Scanner {
 		c := new(Scanner)
 		c.Reset(s, 0, int64(len(log)))
