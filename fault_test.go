@@ -478,7 +478,7 @@ func TestARemovalThatFailsIsMadeUpFor(t *testing.T) {
 		disk, l, opts := build(t)
 		disk.Fail(logtest.Calls{Kind: logtest.Remove, Nth: 1}, syscall.EIO)
 		require.ErrorIs(t, l.TruncateTo(1), seglog.ErrFailed)
-		require.NoError(t, l.Close())
+		require.ErrorIs(t, l.Close(), seglog.ErrFailed)
 		require.Zero(t, disk.Open()+disk.Mapped()+disk.Locked())
 		opts.FS = disk.FS()
 		l, err := seglog.Open("log", opts)
@@ -845,6 +845,37 @@ func TestAFailedSyncIsNotMadeGoodByALaterOne(t *testing.T) {
 	}
 }
 
+// Behind a roll the room ahead is cut off, and the cut synced: with records that nobody
+// has synced before.
+func TestAFailedSyncOfASealedSegmentIsNotMadeGoodEither(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := seglog.Options{FS: disk.FS(), Sync: seglog.SyncNever, AheadBytes: 4096}
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(3, 0)...)
+	require.NoError(t, l.Sync())
+	appendEach(t, l, many(30, 10)...)
+	disk.FailAndForget(logtest.Calls{Kind: logtest.Sync, Name: "*00.log", Nth: 1}, syscall.EIO)
+	_, err = l.Roll()
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return disk.Failed() == 1 }, 10*time.Second, time.Millisecond)
+	for range 2 {
+		err = l.Sync()
+		require.ErrorIs(t, err, seglog.ErrFailed)
+		require.ErrorIs(t, err, syscall.EIO)
+	}
+	require.Equal(t, int64(3), l.Offsets().Durable)
+	require.ErrorIs(t, l.Close(), seglog.ErrFailed)
+	for state := range disk.States(20, 1) {
+		o := opts
+		o.FS = state.FS()
+		l, err := seglog.Open("log", o)
+		require.NoError(t, err, "%s", state)
+		require.Subset(t, offsetsOf(readAll(t, l, 0)), span(0, 2), "%s", state)
+		require.NoError(t, l.Close())
+	}
+}
+
 // The recovery point moves when the log, its indexes, the snapshot of its producers and
 // the names of all of them are on disk, and not before. A list of aborted transactions of
 // which that is not known is removed instead, and made again from the log.
@@ -1102,7 +1133,7 @@ func TestWhatARollCannotTakeBackEndsWriting(t *testing.T) {
 	_, err = l.Append(many(1, 5), nil)
 	require.ErrorIs(t, err, seglog.ErrFailed)
 	require.Equal(t, span(0, 4), offsetsOf(readAll(t, l, 0)))
-	require.NoError(t, l.Close())
+	require.ErrorIs(t, l.Close(), seglog.ErrFailed)
 	l, err = seglog.Open("log", opts)
 	require.NoError(t, err)
 	appendEach(t, l, many(5, 5)...)

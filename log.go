@@ -182,7 +182,8 @@ type Log struct {
 
 // Close writes what is needed to open the log quickly the next time, syncs
 // it, and gives the directory free. Appends and reads under way end first, and files
-// that DeleteBefore has left are removed; iterations and waits end with ErrClosed. Close
+// that DeleteBefore has left are removed; iterations and waits end with ErrClosed. Without
+// an error every record is on disk. A log that has failed is closed with ErrFailed. Close
 // again does nothing.
 func (l *Log) Close() error {
 	if l.owner != nil {
@@ -222,7 +223,7 @@ func (l *Log) close() error {
 func (l *Log) closeLocked() error {
 	var errs []error
 	failed := l.append.failed != nil
-	if !l.opts.ReadOnly && !failed {
+	if !l.opts.ReadOnly {
 		errs = append(errs, l.syncLocked())
 	}
 	if !l.opts.ReadOnly && !failed {
@@ -388,7 +389,15 @@ func (l *Log) writableLocked() error {
 	return nil
 }
 
-// failLocked puts the log in the failed state. append is held.
+// fail puts the log in the failed state: see ErrFailed.
+func (l *Log) fail(cause error) {
+	l.append.Lock()
+	defer l.append.Unlock()
+	l.failLocked(cause)
+	l.arrivals.announce()
+}
+
+// failLocked is fail for one who holds append, and tells those who wait himself.
 func (l *Log) failLocked(cause error) {
 	if l.append.failed != nil {
 		return

@@ -941,7 +941,7 @@ func (l *Log) sealRecovered(s *segment.Segment, noRoom bool) error {
 	}
 	if !noRoom {
 		err := errors.Join(s.Seal(), s.Trim())
-		if !vfs.IsNoSpace(err) {
+		if !vfs.IsNoSpace(err) || errors.Is(err, segment.ErrSyncFailed) {
 			return err
 		}
 	}

@@ -53,7 +53,7 @@ func TestAReadOnlyLogIsEmptyAtTheNewStartWhileAllOfItIsTruncated(t *testing.T) {
 		require.NoError(t, err, name)
 	}
 
-	require.NoError(t, l.Close())
+	require.ErrorIs(t, l.Close(), seglog.ErrFailed)
 	disk.Clear()
 	l = openLog(t, l.Dir(), opts)
 	appendEach(t, l, many(2, 1)...)

@@ -348,7 +348,11 @@ func (l *Log) flushSealedOnce() (base int64, done bool, err error) {
 	producers := l.append.hasProducers
 	l.append.Unlock()
 	for _, s := range sealed {
-		if err := trimmed(s); err != nil {
+		err := trimmed(s)
+		if errors.Is(err, segment.ErrSyncFailed) { // of records, too, that nobody has synced yet
+			l.fail(err)
+		}
+		if err != nil {
 			return base, false, err
 		}
 	}

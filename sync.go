@@ -163,10 +163,7 @@ func (l *Log) writeAgainLocked() error {
 // syncTaken syncs what was taken. sync is held.
 func (l *Log) syncTaken(work unsynced) error {
 	if err := l.syncFiles(work); err != nil {
-		l.append.Lock()
-		defer l.append.Unlock()
-		l.failLocked(err)
-		l.arrivals.announce()
+		l.fail(err)
 		return fmt.Errorf("%w: %w", ErrFailed, named(err))
 	}
 	l.durable.Store(work.end)

@@ -152,7 +152,7 @@ func TestATailThatCannotBeWrittenFailsTheLog(t *testing.T) {
 			require.ErrorIs(t, err, seglog.ErrFailed)
 			fsys.Clear()
 			require.Len(t, readAll(t, l, 0), 20)
-			closeLog(t, l)
+			require.ErrorIs(t, l.Close(), seglog.ErrFailed)
 			l = openLog(t, dir, neverSynced)
 			require.NoError(t, l.Sync())
 			require.Equal(t, seglog.Offsets{Durable: 20, End: 20}, l.Offsets())

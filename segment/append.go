@@ -203,7 +203,7 @@ func (s *Segment) trimLog() error {
 	cut, err := s.open.writer.trim(s.open.log, s.size.Load())
 	s.cutUnsynced = s.cutUnsynced || cut
 	if err == nil && s.cutUnsynced {
-		err = s.open.log.Sync()
+		err = s.syncLog()
 		s.cutUnsynced = err != nil
 	}
 	return s.logFault(err)
@@ -302,7 +302,7 @@ func (s *Segment) truncateLocked(offset int64) error {
 			return err
 		}
 		s.size.Store(pos)
-		if err := s.open.log.Sync(); err != nil {
+		if err := s.syncLog(); err != nil {
 			return err
 		}
 	}

@@ -450,7 +450,7 @@ func (s *Segment) Sync() error {
 	defer s.Release()
 	size := s.size.Load()
 	s.synced.Store(size)
-	if err := s.open.log.Sync(); err != nil {
+	if err := s.syncLog(); err != nil {
 		return err
 	}
 	if size == 0 {
@@ -462,6 +462,21 @@ func (s *Segment) Sync() error {
 	defer oneByte.Put(b)
 	_, err := vfs.ReadFull(s.open.log, b[:], size-1)
 	return s.CutShort(err)
+}
+
+// syncLog syncs the log file. Once that has failed it is not tried again: see
+// ErrSyncFailed. The files are open, and stay so.
+func (s *Segment) syncLog() error {
+	failed := s.syncFailed.Load()
+	if failed == nil {
+		err := s.open.log.Sync()
+		if err == nil {
+			return nil
+		}
+		failed = &err
+		s.syncFailed.CompareAndSwap(nil, failed)
+	}
+	return fmt.Errorf("%w: %w", ErrSyncFailed, *failed)
 }
 
 var oneByte = sync.Pool{New: func() any { return new([1]byte) }}

@@ -124,7 +124,7 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 	}
 	// Cut and sync before anything is appended: what comes next must not
 	// end up behind bytes that a second recovery stops at.
-	return p.out, s.open.log.Sync()
+	return p.out, s.syncLog()
 }
 
 // resize does what RecoverOptions.Resize asks for, or notes that a full disk has no room
