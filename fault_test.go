@@ -958,6 +958,10 @@ func TestTheRecoveryPointWaitsForAllThatItStandsFor(t *testing.T) {
 				if _, err := disk.ReadFile("log/00000000000000000000.txnindex"); !once && err == nil {
 					require.Less(t, point(t, disk), int64(17), "%v, %v, %v", rolled, synced, closed)
 				}
+				if forget && calls.Kind == logtest.Flush { // a later one is no proof
+					require.ErrorIs(t, closed, syscall.EIO)
+					require.Less(t, point(t, disk), int64(17))
+				}
 				disk.Heal()
 				for state := range disk.States(30, 1) {
 					requireWhole(t, state, durable)

@@ -188,13 +188,23 @@ func (s *Segment) Trim() error {
 	}
 	err := errors.Join(s.open.index.Trim(), s.open.time.Trim())
 	if err == nil {
-		err = errors.Join(s.open.index.Sync(), s.open.time.Sync(), s.syncAborted())
+		err = errors.Join(s.syncIndexes(s.open.index.Sync, s.open.time.Sync), s.syncAborted())
 	}
 	if err != nil {
 		return fmt.Errorf("trim indexes of segment %d: %w", s.base, err)
 	}
 	s.trimmed = true
 	return nil
+}
+
+// syncIndexes makes both indexes durable. Once that has failed it is not tried again: see
+// ErrSyncFailed. The segment is never trimmed then, so that the next open makes its indexes
+// anew. trimming is held.
+func (s *Segment) syncIndexes(offsets, times func() error) error {
+	if s.indexesUnsynced == nil {
+		s.indexesUnsynced = errors.Join(offsets(), times())
+	}
+	return s.indexesUnsynced
 }
 
 // trimLog cuts off the room ahead of the log's end. The cut must be on disk before

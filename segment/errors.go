@@ -21,7 +21,7 @@ var (
 	// ErrAppendNotUndone marks a failed append whose bytes could not be cut
 	// off again. Nothing may be written to the segment until it was recovered.
 	ErrAppendNotUndone = errors.New("failed append could not be undone")
-	// ErrSyncFailed is a sync of the log file that failed, and every one after it: the
+	// ErrSyncFailed is a sync of the log file that failed, and every one after it: a
 	// kernel may have dropped what it could not write, and call the next sync a success.
 	ErrSyncFailed = errors.New("a sync of the log failed")
 )

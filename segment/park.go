@@ -109,7 +109,9 @@ func (s *Segment) trimParked() (parked bool, err error) {
 	if s.writable.Load() || s.trimmed {
 		return true, nil
 	}
-	if err := errors.Join(s.syncFile(s.indexPath()), s.syncFile(s.timeIndexPath()), s.syncParkedList()); err != nil {
+	offsets := func() error { return s.syncFile(s.indexPath()) }
+	times := func() error { return s.syncFile(s.timeIndexPath()) }
+	if err := errors.Join(s.syncIndexes(offsets, times), s.syncParkedList()); err != nil {
 		return true, fmt.Errorf("trim indexes of segment %d: %w", s.base, err)
 	}
 	s.trimmed = true

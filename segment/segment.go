@@ -135,7 +135,8 @@ type Segment struct {
 	cutUnsynced bool                  // the log was cut to its end, which may not be on disk; guarded by open, shared with trimming
 	used        atomic.Bool           // acquired or appended to since the last CloseIdle or Park
 
-	listDoubted bool // see syncAborted; guarded by trimming
+	listDoubted     bool  // see syncAborted; guarded by trimming
+	indexesUnsynced error // see syncIndexes; guarded by trimming
 
 	// The rest belongs to the writer.
 	sinceIndex int64     // bytes since the last index entry
