@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -425,6 +426,8 @@ func TestWhoDeletesFasterThanTheDiskWaitsForIt(t *testing.T) {
 	require.Len(t, onDisk(t, disk), left+2)
 	done := make(chan error)
 	go func() { done <- l.DeleteBefore(left + 1) }()
+	require.Eventually(t, func() bool { return l.Offsets().Start == left+1 }, 10*time.Second, time.Millisecond,
+		"then it has seen how many there are")
 	g.open()
 	require.NoError(t, <-done)
 	require.Equal(t, []string{fmt.Sprint(left + 1)}, onDisk(t, disk))

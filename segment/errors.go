@@ -26,6 +26,11 @@ var (
 	ErrSyncFailed = errors.New("a sync of the log failed")
 )
 
+// syncError is ErrSyncFailed, and says what its cause says.
+type syncError struct{ error }
+
+func (e syncError) Unwrap() []error { return []error{ErrSyncFailed, e.error} }
+
 // CorruptionError says where stored bytes are not what they must be. It
 // matches ErrCorrupt, and whatever Err is.
 type CorruptionError struct {

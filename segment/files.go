@@ -476,7 +476,7 @@ func (s *Segment) syncLog() error {
 		failed = &err
 		s.syncFailed.CompareAndSwap(nil, failed)
 	}
-	return fmt.Errorf("%w: %w", ErrSyncFailed, *failed)
+	return syncError{*failed}
 }
 
 var oneByte = sync.Pool{New: func() any { return new([1]byte) }}
