@@ -1,6 +1,7 @@
 package seglog_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -162,6 +163,36 @@ func everyFault(t *testing.T, opts seglog.Options) {
 		}
 	}
 	t.Logf("%d faults", n)
+}
+
+// The new start is on disk before the old records go. Those that nobody has synced are
+// then below it, and what a power cut makes of them is no damage.
+func TestALogThatWasToBeginAnewOpensWhateverIsLeft(t *testing.T) {
+	for _, opts := range bothWays(seglog.Options{Sync: seglog.SyncNever}) {
+		disk := logtest.NewDisk(logtest.DiskOptions{})
+		opts.FS = disk.FS()
+		l, err := seglog.Open("log", opts)
+		require.NoError(t, err)
+		appendEach(t, l, seglog.Record{Value: []byte("on disk")})
+		require.NoError(t, l.Sync())
+		for range 6 {
+			appendEach(t, l, seglog.Record{Value: bytes.Repeat([]byte("perhaps"), 100)})
+		}
+		disk.Fail(logtest.Calls{Kind: logtest.Remove}, syscall.EIO)
+		require.ErrorIs(t, l.TruncateFullyAndStartAt(100), seglog.ErrFailed)
+		require.ErrorIs(t, l.Close(), seglog.ErrFailed)
+		disk.Heal()
+		states := 0
+		for state := range disk.States(100, 1) {
+			opts.FS = state.FS()
+			l, err := seglog.Open("log", opts)
+			require.NoError(t, err, "%s", state)
+			require.Equal(t, seglog.Offsets{Start: 100, Durable: 100, End: 100}, l.Offsets(), "%s", state)
+			require.NoError(t, l.Close())
+			states++
+		}
+		require.Positive(t, states)
+	}
 }
 
 // A log is opened on a full disk, however it was left: else nothing could be removed

@@ -246,6 +246,13 @@ func (l *Log) reactivate(s *segment.Segment) error {
 // restartLocked makes the log empty, starting at offset.
 func (l *Log) restartLocked(offset int64) error {
 	old := l.set.Load().slice()
+	// A crash may leave them, and the new start: below it nothing is taken for what a crash
+	// has kept from the disk.
+	if min(offset, l.end.Load()) > l.durable.Load() {
+		if err := l.syncLocked(); err != nil {
+			return err
+		}
+	}
 	l.append.tail, l.append.unwritten = unwritten{}, nil
 	lowest := min(offset, l.start.Load())
 	l.lowerDurable(offset)
