@@ -325,7 +325,12 @@ func (l *Log) readyToCompact() error {
 	if err := l.dropUnswapped(found); err != nil {
 		return err
 	}
-	l.flushSealed()
+	_, _ = l.flushAllSealed() // what could not be is not cleaned
+	l.append.Lock()
+	if !l.append.closed { // to tell of it: not here, where who is told cannot compact
+		l.startFlushingLocked()
+	}
+	l.append.Unlock()
 	return l.mayMaintain()
 }
 

@@ -105,6 +105,8 @@ type Log struct {
 		// movePointIntoActive.
 		flushAwaited, moveAwaited bool
 		closed                    bool
+		// ended: Close, for which no background work is left, has come to the files.
+		ended bool
 	}
 
 	// epochs are the leader epochs and where they begin. It has a lock of its own.
@@ -155,7 +157,10 @@ type Log struct {
 	opened   *openFiles // segments whose files are open
 	closing  sync.Mutex // held by the one who closes idle segments
 	telling  sync.Mutex // held while Events.Damaged is called
-	flushing sync.Mutex // held by the one who flushes sealed segments; before sync
+	// sealedTold is what Events.Sealed was called with, or the base offset of the active
+	// segment at the beginning.
+	sealedTold atomic.Int64
+	flushing   sync.Mutex // held by the one who flushes sealed segments; before sync
 	// snapshotting is held by the one who writes a producer snapshot; before append. It
 	// guards snapshotsUnnamed: the names of some that were written may not be on disk.
 	snapshotting     sync.Mutex
@@ -223,8 +228,12 @@ func (l *Log) close() error {
 func (l *Log) closeLocked() error {
 	var errs []error
 	failed := l.append.failed != nil
+	l.append.ended = true
 	if !l.opts.ReadOnly {
 		errs = append(errs, l.syncLocked())
+	}
+	if !l.opts.ReadOnly && l.append.failed == nil {
+		errs = append(errs, l.syncUndoneLocked(l.set.Load().active))
 	}
 	if !l.opts.ReadOnly && !failed {
 		err := l.inPlace() // what follows goes by names

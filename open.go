@@ -81,6 +81,7 @@ func openOwned(dir string, opts Options, owner *partition) (*Log, error) {
 		l.abandon()
 		return nil, err
 	}
+	l.sealedTold.Store(l.set.Load().active.Base())
 	l.tellOpened()
 	if l.append.tail.segment != nil {
 		l.background.Go(l.makeTailDurable)

@@ -304,20 +304,12 @@ func (l *Log) createSegment(base int64) (*segment.Segment, error) {
 // A truncation meanwhile may have opened a segment again, which was written to and
 // sealed once more: then all of it is done again.
 func (l *Log) flushSealed() {
-	l.flushing.Lock() // the recovery point must not pass what another still trims
-	defer l.flushing.Unlock()
-	l.append.Lock()
-	l.append.flushAwaited = false // for what is sealed from now on
-	l.append.Unlock()
-	for done := false; !done; {
-		var base int64
-		var err error
-		if base, done, err = l.flushSealedOnce(); err != nil {
-			return
-		}
-		if done {
-			l.tellSealed(base)
-		}
+	base, err := l.flushAllSealed()
+	if err != nil {
+		return
+	}
+	if l.sealedTold.Swap(base) != base {
+		l.tellSealed(base)
 	}
 	if l.pointOwed.CompareAndSwap(true, false) {
 		l.movePointIntoActive()
@@ -328,6 +320,19 @@ func (l *Log) flushSealed() {
 	if producers {
 		l.ExpireProducers()
 	}
+}
+
+// flushAllSealed returns the base offset of the segment behind what it has flushed.
+func (l *Log) flushAllSealed() (base int64, err error) {
+	l.flushing.Lock() // the recovery point must not pass what another still trims
+	defer l.flushing.Unlock()
+	l.append.Lock()
+	l.append.flushAwaited = false // for what is sealed from now on
+	l.append.Unlock()
+	for done := false; !done && err == nil; {
+		base, done, err = l.flushSealedOnce()
+	}
+	return base, err
 }
 
 // startFlushingLocked has flushSealed called. One that has not begun yet does it for all

@@ -22,10 +22,25 @@ func (l *Log) Sync() error {
 	if l.closed.Load() {
 		return fmt.Errorf("sync: %w", ErrClosed)
 	}
-	if err := l.syncTo(l.end.Load()); err != nil {
+	err := l.syncTo(l.end.Load())
+	if err == nil {
+		err = l.syncUndone()
+	}
+	if err != nil {
 		return fmt.Errorf("sync: %w", err)
 	}
 	return nil
+}
+
+// syncUndone has a power cut not bring back what was taken back of the last append, where
+// there is nothing else to be synced.
+func (l *Log) syncUndone() error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if l.append.failed != nil || l.append.ended {
+		return nil
+	}
+	return l.syncUndoneLocked(l.set.Load().active)
 }
 
 // syncTo returns once everything below offset is on disk: group commit, see syncers.
@@ -62,6 +77,9 @@ func (l *Log) takeWork() (unsynced, error) {
 	}
 	if err := l.append.failed; err != nil {
 		return unsynced{}, fmt.Errorf("%w: %w", ErrFailed, named(err))
+	}
+	if l.append.ended { // and has synced what it could
+		return unsynced{}, ErrClosed
 	}
 	if err := l.writeAgainLocked(); err != nil {
 		return unsynced{}, err

@@ -228,6 +228,7 @@ func (l *Log) publishTruncated(keep []*segment.Segment, offset, lowest int64) {
 	l.lowerDurable(offset)
 	l.start.Store(min(l.start.Load(), offset))
 	l.nextGeneration(lowest)
+	l.sealedTold.Store(-1)
 	l.arrivals.announce()
 	l.append.unsynced = slices.DeleteFunc(l.append.unsynced, func(s *segment.Segment) bool {
 		return !slices.Contains(keep, s)

@@ -465,18 +465,18 @@ func (s *Segment) Sync() error {
 }
 
 // syncLog syncs the log file. Once that has failed it is not tried again: see
-// ErrSyncFailed. The files are open, and stay so.
+// ErrSyncFailed. One at a time: of two syncs at once a kernel tells only one that what both
+// are about could not be written. The files are open, and stay so.
 func (s *Segment) syncLog() error {
-	failed := s.syncFailed.Load()
-	if failed == nil {
-		err := s.open.log.Sync()
-		if err == nil {
-			return nil
-		}
-		failed = &err
-		s.syncFailed.CompareAndSwap(nil, failed)
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
+	if s.syncing.failed != nil {
+		return s.syncing.failed
 	}
-	return syncError{*failed}
+	if err := s.open.log.Sync(); err != nil {
+		s.syncing.failed = syncError{err}
+	}
+	return s.syncing.failed
 }
 
 var oneByte = sync.Pool{New: func() any { return new([1]byte) }}

@@ -126,9 +126,14 @@ type Segment struct {
 	distrusted  bool        // see DistrustAborted
 	keepAborted atomic.Bool // see KeepAborted
 
+	// syncing is held while the log file is synced; see syncLog.
+	syncing struct {
+		sync.Mutex
+		failed error // the first time that it could not be
+	}
+
 	memory logMemory // changed by readers, released with open held exclusively
 
-	syncFailed  atomic.Pointer[error] // of the log file; see syncLog
 	writable    atomic.Bool           // Append is allowed; set by the writer
 	trimming    sync.Mutex            // guards trimmed; held while files are trimmed
 	trimmed     bool                  // the files are as they stay, on disk too
