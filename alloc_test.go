@@ -112,6 +112,17 @@ func TestAppendingAllocatesNothingInSteadyState(t *testing.T) {
 	}
 }
 
+func TestAppendingDurablyAllocatesNothingInSteadyState(t *testing.T) {
+	l := openLog(t, t.TempDir(), seglog.Options{Sync: seglog.SyncAlways})
+	records := many(10, 1)
+	perCall := testing.AllocsPerRun(200, func() {
+		if _, err := l.Append(records, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	require.Zero(t, perCall)
+}
+
 func TestAKnownProducersAppendAllocatesNoMoreThanAPlainOne(t *testing.T) {
 	l := allocLog(t, 100)
 	records := many(1, 1)

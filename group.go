@@ -3,6 +3,7 @@ package seglog
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // syncers are those who wait until their records are on disk. One of them leads: it
@@ -19,7 +20,7 @@ type syncers struct {
 
 // lead returns true once the caller is the one to sync, and has to call follow then; or
 // false once it needs not be. company is how many may be about to append again.
-func (s *syncers) lead(served func() bool) (company int, lead bool) {
+func (s *syncers) lead(durable *atomic.Int64, offset int64) (company int, lead bool) {
 	s.Lock()
 	defer s.Unlock()
 	s.served.L = s
@@ -27,7 +28,7 @@ func (s *syncers) lead(served func() bool) (company int, lead bool) {
 		s.waiting++
 		s.served.Wait()
 		s.waiting--
-		if served() {
+		if durable.Load() >= offset {
 			return 0, false
 		}
 	}

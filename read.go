@@ -135,7 +135,8 @@ func (l *Log) changed(set *segmentSet) error {
 // here. One that no record has, because it was compacted away or is a transaction
 // marker's, gives a *GapError with the offset of the next record, where Records
 // would go on. Damage gives a *CorruptionError. The batch is checked and, if
-// compressed, decompressed: the cost is that of one batch, and one allocation.
+// compressed, decompressed: the cost is that of one batch, and one allocation, or two if
+// the record has headers.
 func (l *Log) Get(offset int64) (Record, error) {
 	rec, _, err := l.GetBuffer(offset, nil)
 	return rec, err

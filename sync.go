@@ -45,18 +45,17 @@ func (l *Log) syncUndone() error {
 
 // syncTo returns once everything below offset is on disk: group commit, see syncers.
 func (l *Log) syncTo(offset int64) error {
-	served := func() bool { return l.durable.Load() >= offset }
-	if served() {
+	if l.durable.Load() >= offset {
 		return nil
 	}
-	company, lead := l.syncers.lead(served)
+	company, lead := l.syncers.lead(&l.durable, offset)
 	if !lead {
 		return nil
 	}
 	defer l.syncers.follow()
 	l.sync.Lock()
 	defer l.sync.Unlock()
-	if served() {
+	if l.durable.Load() >= offset {
 		return nil
 	}
 	l.gather(company)

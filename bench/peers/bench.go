@@ -68,11 +68,17 @@ func parse(args []string) (flags, error) {
 		}
 		f.command += fmt.Sprintf(" -%s=%s", g.Name, quoted(g.Value.String()))
 	})
-	if set.NArg() > 0 || f.reps < 1 || f.box <= 0 || f.scale <= 0 {
-		return f, errors.New("bench takes flags only; repetitions, box and scale are above 0")
+	if set.NArg() > 0 || f.reps < 1 || f.box <= 0 || !(f.scale > 0 && f.scale <= mostScale) {
+		return f, fmt.Errorf("bench takes flags only; repetitions, box and scale are above 0, and scale no more than %d", mostScale)
+	}
+	if f.out != "" { // not only when all is measured
+		return f, os.MkdirAll(f.out, 0o755)
 	}
 	return f, nil
 }
+
+// mostScale is 2,000 million records.
+const mostScale = 1000
 
 // quoted is a word for a shell.
 func quoted(text string) string {

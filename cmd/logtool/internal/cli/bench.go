@@ -196,7 +196,12 @@ func (o *benchOptions) make(ctx context.Context) (string, error) {
 		func(done, total int64) { progress.Update(done*each, total*each) })
 	progress.Clear()
 	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, os.RemoveAll(dir))
+		var option *seglog.OptionError
+		if errors.As(err, &option) && option.Field == "SegmentBytes" {
+			return "", UsageErrorf("--segment-bytes is %s, want %s", option.Value, option.Want)
+		}
+		return "", err
 	}
 	return dir, nil
 }
