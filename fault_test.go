@@ -79,7 +79,11 @@ func (c *clumsy) run(disk *logtest.Disk) {
 		}
 		c.read()
 	}
-	c.note(l.Sync())
+	err = l.Sync()
+	if err == nil {
+		c.model.Synced()
+	}
+	c.note(err)
 	c.read()
 	c.note(l.Close())
 }

@@ -167,7 +167,11 @@ func (h *troubled) step() {
 	case 3:
 		h.remove("retain", at.End, func() error { _, err := l.ApplyRetention(h.t.Context()); return err })
 	case 4:
-		h.say("sync: %v", l.Sync())
+		err := l.Sync()
+		if err == nil {
+			h.model.Synced()
+		}
+		h.say("sync: %v", err)
 	case 5:
 		_, err := l.Roll()
 		h.say("roll: %v", err)
@@ -184,6 +188,7 @@ func (h *troubled) step() {
 		err := h.close()
 		if err == nil {
 			h.model.Durable(at.End)
+			h.model.Synced()
 		} else {
 			h.heal()
 		}

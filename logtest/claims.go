@@ -26,6 +26,7 @@ type claim struct {
 	written bool  // the append has returned without an error
 	durable bool  // and the records are on disk
 	refused bool  // it has failed in a way that leaves nothing behind
+	settled bool  // and what it had left was synced away
 	cut     bool  // a truncation under way, or one that failed, may have taken it
 	of      *Attempt
 }
@@ -55,7 +56,7 @@ func (c Claims) until(later Claims) Claims {
 	}
 	for _, a := range later.attempts {
 		if then[a.of] != nil {
-			a.written, a.durable, a.refused = false, false, false
+			a.written, a.durable, a.refused, a.settled = false, false, false, false
 			both.attempts = append(both.attempts, a)
 		}
 	}
@@ -67,7 +68,14 @@ func (c Claims) until(later Claims) Claims {
 // value, headers and timestamp and at that offset; with it are all of its batch and
 // all that was written before it. Looking up by offset and by time finds it.
 func (c Claims) AfterPowerLoss(ctx context.Context, log *seglog.Log) error {
-	return c.check(ctx, log, func(a *claim) bool { return a.durable })
+	return c.without(func(a claim) bool { return a.settled }).check(ctx, log, func(a *claim) bool { return a.durable })
+}
+
+// without leaves out attempts of which nothing may be there.
+func (c Claims) without(gone func(claim) bool) Claims {
+	c.attempts = slices.DeleteFunc(slices.Clone(c.attempts), gone)
+	c.index = new(offsetIndex)
+	return c
 }
 
 // AfterKill compares a log that was opened after its process was killed. It is
@@ -77,10 +85,7 @@ func (c Claims) AfterKill(ctx context.Context, log *seglog.Log) error {
 	if start := log.Offsets().Start; start < c.started {
 		return fmt.Errorf("the log starts at offset %d, and had started at %d", start, c.started)
 	}
-	may := c
-	may.attempts = slices.DeleteFunc(slices.Clone(c.attempts), func(a claim) bool { return a.refused })
-	may.index = new(offsetIndex)
-	return may.check(ctx, log, func(a *claim) bool { return a.written })
+	return c.without(func(a claim) bool { return a.refused }).check(ctx, log, func(a *claim) bool { return a.written })
 }
 
 func (c Claims) check(ctx context.Context, log *seglog.Log, must func(*claim) bool) error {

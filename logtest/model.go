@@ -87,7 +87,7 @@ func (a *Attempt) Durable() {
 
 // Failed notes the error of the append. If it does not match seglog.ErrFailed the
 // records are not in the log, though a power loss may still bring them up until
-// the next sync; if it does, they may be.
+// Sync or Close has succeeded, see Synced; if it does, they may be.
 func (a *Attempt) Failed(err error) {
 	a.model.mu.Lock()
 	defer a.model.mu.Unlock()
@@ -104,6 +104,16 @@ func (m *Model) Durable(offset int64) {
 		if a.written && a.base != Anywhere && a.last() < offset {
 			a.durable = true
 		}
+	}
+}
+
+// Synced notes that Sync or Close has succeeded, and was called after all attempts so far
+// had ended: of those that have failed without seglog.ErrFailed nothing comes back.
+func (m *Model) Synced() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range m.attempts {
+		a.settled = a.settled || a.refused
 	}
 }
 
@@ -186,7 +196,7 @@ func (m *Model) Restart(ctx context.Context, log *seglog.Log) error {
 			return a.base == Anywhere || a.last() >= found.Start
 		}
 		a.durable = a.durable && !a.cut
-		a.base, a.written, a.refused, a.cut = base, true, false, false
+		a.base, a.written, a.refused, a.settled, a.cut = base, true, false, false, false
 		a.durable = a.durable || a.last() < durable
 		return false
 	})

@@ -119,6 +119,11 @@ func TestAModelFindsWhatIsNotAsItWasTold(t *testing.T) {
 			tell(m, batch(0, 2), batch(2, 1))
 			m.Attempt(3, batch(3, 3)...).Failed(errLeft)
 		}, "offset 3 holds", ""},
+		{"the last refused, and synced", func(m *logtest.Model) {
+			tell(m, batch(0, 2), batch(2, 1))
+			m.Attempt(3, batch(3, 3)...).Failed(errLeft)
+			m.Synced()
+		}, "offset 3 holds", "offset 3 holds"},
 		{"the last refused and tried again", func(m *logtest.Model) {
 			tell(m, batch(0, 2), batch(2, 1))
 			m.Attempt(3, batch(3, 3)...).Failed(errLeft)
