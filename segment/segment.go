@@ -134,11 +134,11 @@ type Segment struct {
 
 	memory logMemory // changed by readers, released with open held exclusively
 
-	writable    atomic.Bool           // Append is allowed; set by the writer
-	trimming    sync.Mutex            // guards trimmed; held while files are trimmed
-	trimmed     bool                  // the files are as they stay, on disk too
-	cutUnsynced bool                  // the log was cut to its end, which may not be on disk; guarded by open, shared with trimming
-	used        atomic.Bool           // acquired or appended to since the last CloseIdle or Park
+	writable    atomic.Bool // Append is allowed; set by the writer
+	trimming    sync.Mutex  // guards trimmed; held while files are trimmed
+	trimmed     bool        // the files are as they stay, on disk too
+	cutUnsynced bool        // the log was cut to its end, which may not be on disk; guarded by open, shared with trimming
+	used        atomic.Bool // acquired or appended to since the last CloseIdle or Park
 
 	listDoubted     bool  // see syncAborted; guarded by trimming
 	indexesUnsynced error // see syncIndexes; guarded by trimming
