@@ -42,6 +42,13 @@ type Dir struct {
 		sorted     []*partition // of partitions; nil after a change
 		others     []PartitionInfo
 		closed     bool
+		// doubtful: a partition was deleted, and it is not known that this is on disk.
+		doubtful bool
+	}
+	// ending is of Close; err is what it has returned.
+	ending struct {
+		sync.Once
+		err error
 	}
 
 	checkpoints checkpoints
@@ -558,6 +565,7 @@ func (p *partition) delete() error {
 	err = d.opts.FS.SyncDir(d.path)
 	d.drop(p)
 	d.mu.Lock()
+	d.mu.doubtful = d.mu.doubtful || err != nil
 	d.mu.others = append(d.mu.others, PartitionInfo{Topic: p.topic, Partition: p.partition, Name: name, State: PartitionDeleted})
 	d.mu.Unlock()
 	d.removeDirLater(d.opts.Log.FileDeleteDelay, d.file(name))
@@ -588,15 +596,16 @@ func (d *Dir) all() []*partition {
 // Close ends maintenance, closes all logs, writes the checkpoints and gives the
 // directory free. If everything went well, and every log is known to be sound, it is
 // marked as cleanly shut down, and neither a broker nor a Dir looks for damage when it
-// opens it. Close again does nothing.
+// opens it. Close again waits for the first one and returns what that has returned.
 func (d *Dir) Close() error {
+	d.ending.Do(func() { d.ending.err = d.closeOnce() })
+	return d.ending.err
+}
+
+func (d *Dir) closeOnce() error {
 	d.mu.Lock()
-	again := d.mu.closed
 	d.mu.closed = true
 	d.mu.Unlock()
-	if again {
-		return nil
-	}
 	d.stop(ErrClosed)
 	d.background.Wait()
 	d.working.Wait()
@@ -635,6 +644,12 @@ func (d *Dir) closeLogs() []error {
 // isSound reports whether every log is closed and in order. One that was not opened is
 // if the directory was when the Dir was opened: nobody has touched it since.
 func (d *Dir) isSound() bool {
+	d.mu.RLock()
+	doubtful := d.mu.doubtful
+	d.mu.RUnlock()
+	if doubtful {
+		return false
+	}
 	for _, p := range d.all() {
 		l := p.log.Load()
 		if p.setAside.Load() != nil || l == nil && !d.wasClean || l != nil && !l.closedWell() {

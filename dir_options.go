@@ -98,7 +98,7 @@ type DirOptions struct {
 // DirEvents are functions a Dir calls when something happens that its operator may
 // want to know. Any may be nil. They may be called from several goroutines at a time,
 // and while the Dir is in the middle of something: they must neither close nor maintain
-// it, nor ask for the partition they are told of.
+// it, nor ask for the partition they are told of or delete it.
 type DirEvents struct {
 	// SetAside is called when a partition cannot be opened.
 	SetAside func(topic string, partition int32, cause error)

@@ -183,13 +183,18 @@ type Log struct {
 	shut      bool               // of a read-only log: it was closed when it was opened
 	recovery  Recovery           // guarded by append once the log is open
 	closed    atomic.Bool
+	// ending is of Close; err is what it has returned.
+	ending struct {
+		sync.Once
+		err error
+	}
 }
 
 // Close writes what is needed to open the log quickly the next time, syncs
 // it, and gives the directory free. Appends and reads under way end first, and files
 // that DeleteBefore has left are removed; iterations and waits end with ErrClosed. Without
 // an error every record is on disk. A log that has failed is closed with ErrFailed. Close
-// again does nothing.
+// again waits for the first one and returns what that has returned.
 func (l *Log) Close() error {
 	if l.owner != nil {
 		return l.owner.closeLog(l)
@@ -198,18 +203,19 @@ func (l *Log) Close() error {
 }
 
 func (l *Log) close() error {
+	l.ending.Do(func() { l.ending.err = l.closeOnce() })
+	return l.ending.err
+}
+
+func (l *Log) closeOnce() error {
 	l.append.Lock()
-	again := l.append.closed
 	l.append.closed = true
 	l.append.Unlock()
-	if again {
-		return nil
-	}
 	l.closed.Store(true)
 	close(l.stop)
 	l.arrivals.announce()
-	l.background.Wait() // nothing new starts now
-	l.abortCompaction(ErrClosed)
+	l.abortCompaction(ErrClosed) // one that background work has begun, too
+	l.background.Wait()          // nothing new starts now
 	l.compacting <- struct{}{}
 
 	l.maintain.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -161,4 +162,83 @@ func TestCompactWhenASegmentIsSealed(t *testing.T) {
 	require.NoError(t, <-compacted)
 	require.NoError(t, l.Close())
 	require.Less(t, len(compacted), 60, "it ends")
+}
+
+// Close does not wait for what it can end.
+func TestCloseEndsACompactionThatSomeoneBeganWhoWasTold(t *testing.T) {
+	requireNoLeak(t)
+	var log atomic.Pointer[seglog.Log]
+	began, ended := make(chan struct{}), make(chan error, 100)
+	began1 := sync.OnceFunc(func() { close(began) })
+	opts := seglog.Options{FS: logtest.NewDisk(logtest.DiskOptions{}).FS(), SegmentBytes: 2000, CleanupPolicy: seglog.CleanupCompact}
+	opts.Events.Sealed = func(int64) {
+		if l := log.Load(); l != nil {
+			// Half an hour's work.
+			_, err := l.Compact(context.Background(), &seglog.CompactOptions{BytesPerSecond: 1, Progress: func(seglog.CompactProgress) { began1() }})
+			ended <- err
+		}
+	}
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	for i := range 60 {
+		appendEach(t, l, seglog.Record{Key: fmt.Append(nil, i%3), Value: make([]byte, 100)})
+	}
+	log.Store(l)
+	roll(t, l)
+	<-began
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, <-ended, seglog.ErrClosed)
+}
+
+// Who calls Close beside another is not told that all is on disk before it is.
+func TestCloseBesideCloseWaits(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	sealed, goOn := make(chan struct{}), make(chan struct{})
+	opts := seglog.Options{FS: disk.FS(), Sync: seglog.SyncNever}
+	opts.Events.Sealed = func(int64) { close(sealed); <-goOn }
+	l, err := seglog.Open("log", opts)
+	require.NoError(t, err)
+	appendEach(t, l, many(5, 1)...)
+	roll(t, l)
+	<-sealed
+	appendEach(t, l, many(5, 10)...)
+	closed := make(chan error)
+	for range 2 {
+		go func() { closed <- l.Close() }()
+	}
+	select {
+	case <-closed:
+		t.Fatal("one has not waited")
+	case <-time.After(20 * time.Millisecond): // long enough for one that does not
+	}
+	close(goOn)
+	require.NoError(t, <-closed)
+	require.NoError(t, <-closed)
+	for state := range disk.States(20, 1) {
+		opts := seglog.Options{FS: state.FS()}
+		l, err := seglog.Open("log", opts)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, l.Offsets().End, "%s", state)
+		require.NoError(t, l.Close())
+	}
+}
+
+// A partition that was deleted may be back after a power cut if the directory could not be
+// synced. If its log had failed, nobody is to take it for sound.
+func TestNoMarkBesideAFailedLogThatMayComeBack(t *testing.T) {
+	disk := logtest.NewDisk(logtest.DiskOptions{})
+	opts := seglog.DirOptions{ManualMaintenance: true, FS: disk.FS(), Log: seglog.Options{Sync: seglog.SyncNever}}
+	d, err := seglog.OpenDir("logs", opts)
+	require.NoError(t, err)
+	l := create(t, d, "a", 0)
+	appendEach(t, l, many(5, 1)...)
+	require.NoError(t, l.Sync())
+	appendEach(t, l, many(5, 10)...)
+	disk.FailAndForget(logtest.Calls{Kind: logtest.Sync, Name: "*.log", Nth: 1}, syscall.EIO)
+	require.ErrorIs(t, l.Sync(), seglog.ErrFailed)
+	disk.Fail(logtest.Calls{Kind: logtest.SyncDir, Nth: 1}, syscall.EIO)
+	require.ErrorIs(t, d.DeletePartition("a", 0), syscall.EIO)
+	require.NoError(t, d.Close())
+	_, err = disk.ReadFile("logs/.kafka_cleanshutdown")
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }

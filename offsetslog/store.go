@@ -154,6 +154,11 @@ type Store struct {
 	partitions []*partition
 
 	closed atomic.Bool
+	// ending is of Close; err is what it has returned.
+	ending struct {
+		sync.Once
+		err error
+	}
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -280,11 +285,15 @@ var errReadOnly = fmt.Errorf("%w: %w", ErrNotCoordinator, seglog.ErrReadOnly)
 
 // Close ends what the Store does on its own. Who waits in JoinGroup or SyncGroup gets
 // ErrNotAvailable, and so do later calls. Nothing needs to be written for a quick start,
-// but what Options.Sync has left unsynced is synced. Close again does nothing.
+// but what Options.Sync has left unsynced is synced. Close again waits for the first one
+// and returns what that has returned.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return nil
-	}
+	s.ending.Do(func() { s.ending.err = s.closeOnce() })
+	return s.ending.err
+}
+
+func (s *Store) closeOnce() error {
+	s.closed.Store(true)
 	s.stop()
 	s.done.Wait()
 	var errs []error
