@@ -159,8 +159,8 @@ type Store struct {
 		sync.Once
 		err error
 	}
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	stop context.CancelFunc
+	done sync.WaitGroup
 }
 
 // Open opens the store of a Dir, which must have been opened with the settings of
