@@ -194,6 +194,15 @@ func TestTransactionsAreAsTheBrokerSawThem(t *testing.T) {
 	}
 	d.batch(d.producers[3])
 	d.batch(idempotent)
+	broker.await("write the markers", startTimeout, func(context.Context) bool { // it answers before that
+		open := 0
+		for _, p := range client.TxnState(topic).producers {
+			if p.TransactionStart >= 0 {
+				open++
+			}
+		}
+		return open <= 1
+	})
 	want := client.TxnState(topic)
 	all := client.Consume(topic, 0)
 	require.Less(t, len(want.committed), len(all))
