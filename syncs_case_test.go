@@ -119,7 +119,7 @@ func TestWhatWasTakenBackStaysSoBehindASync(t *testing.T) {
 	for name, settle := range map[string]func(*seglog.Log) error{
 		"sync": (*seglog.Log).Sync, "close": (*seglog.Log).Close,
 	} {
-		for _, opts := range bothWays(seglog.Options{}) {
+		for _, opts := range bothWays(seglog.Options{SegmentIndexBytes: 1200}) {
 			disk := logtest.NewDisk(logtest.DiskOptions{})
 			opts.FS = disk.FS()
 			l, err := seglog.Open("log", opts)
