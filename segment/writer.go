@@ -79,8 +79,13 @@ func (w *logWriter) write(f vfs.File, b []byte, pos, synced, ahead int64) error 
 		}
 	}
 	w.taken += int64(len(b))
-	if piece := min(warmPiece, ahead/quietShare); room && end > w.warm && end-synced > piece && int64(len(b)) < piece {
-		w.warmUp(f, pos, end, piece)
+	if piece := min(warmPiece, ahead/quietShare); room && end > w.warm {
+		switch size := int64(len(b)); {
+		case size < piece && end-synced > piece:
+			w.warmUp(f, pos, end, piece, piece)
+		case size <= piece/4: // more would be to write all twice
+			w.warmUp(f, pos, end, piece, min(piece, smallPage))
+		}
 	}
 	if room && (len(b) < largeSet || end <= w.warm) {
 		return w.store(f, b, int(pos-w.start))
@@ -121,16 +126,22 @@ const warmPiece = 64 << 10
 
 var zeros [warmPiece]byte
 
+// smallPage is what a kernel has a page for by itself.
+const smallPage = 4 << 10
+
 // warmUp makes the pages of the room that a set at [pos, end) and the next ones go to, by
-// writing zeros over its zeros: that takes a third of the time of a fault for each page,
-// since the kernel takes larger ones then. But a sync of any byte then writes all of
-// such a page; so this is for logs of which much is written between two syncs. It is for
-// speed only: an error is left to who has something to say.
-func (w *logWriter) warmUp(f vfs.File, pos, end, piece int64) {
+// writing zeros over its zeros, a unit at a time: that takes a third of the time of a fault
+// for each page if the units are large, since the kernel takes larger ones then. But a sync
+// of any byte then writes all of such a page; so that is for logs of which much is written
+// between two syncs. Where each set is synced small ones will do: the first of these syncs
+// has a file system note for all of them that their blocks are in use, for which it would
+// otherwise write its journal at each new page. It is for speed only: an error is left to
+// who has something to say.
+func (w *logWriter) warmUp(f vfs.File, pos, end, piece, unit int64) {
 	from := max(w.warm, pos)
 	to := min((end+piece)/piece*piece, w.length)
 	for w.warm = to; from < to; {
-		n, err := f.WriteAt(zeros[:min(to-from, piece)], from)
+		n, err := f.WriteAt(zeros[:min(to-from, unit-from%unit)], from)
 		if err != nil {
 			return
 		}

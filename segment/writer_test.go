@@ -124,50 +124,50 @@ func TestAppendsDoNotNeedRoomAhead(t *testing.T) {
 	}
 }
 
-// zeroWrites counts the calls that write behind the log's end, of which refused fail.
-func zeroWrites(t *testing.T, s *segment.Segment, fsys *faultfs.FS, refused error) *int {
-	n := new(int)
+// zeroWrites notes the largest write behind the log's end. They fail with refused.
+func zeroWrites(t *testing.T, s *segment.Segment, fsys *faultfs.FS, refused error) (largest *int64) {
+	largest = new(int64)
 	fsys.Do(faultfs.Op(faultfs.Write).Name("*.log"), func(c faultfs.Call) error {
 		size, err := s.Size()
 		require.NoError(t, err)
-		if c.Off+c.Size < size+512 { // a set
+		if c.Off <= size { // a set
 			return nil
 		}
-		*n++
+		*largest = max(*largest, c.Size)
 		return refused
 	})
-	return n
+	return largest
 }
 
-// Much that is not synced has its pages made ahead, by writing zeros; a log that is synced
-// after each set would have to write them with each.
-func TestPagesAreMadeAheadOfALogThatIsSeldomSynced(t *testing.T) {
+// Pages are made ahead, by writing zeros. Where much is written between two syncs they may
+// be large; where each set is synced all of a page is written with it; and with large sets
+// that would be twice as much.
+func TestPagesAreMadeAhead(t *testing.T) {
 	for _, row := range []struct {
 		name    string
+		records int64 // of a set
 		synced  bool
 		refused error
+		largest int64
 	}{
-		{"not synced", false, nil},
-		{"not synced, the disk refuses", false, errors.New("refused")},
-		{"synced", true, nil},
+		{"not synced", 10, false, nil, 64 << 10},
+		{"not synced, the disk refuses", 10, false, errors.New("refused"), 64 << 10},
+		{"synced", 10, true, nil, 4 << 10},
+		{"synced, large sets", 1000, true, nil, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			fsys := faultfs.New(crashfs.New(crashfs.Options{}))
-			s, err := segment.Create(".", 0, options(segment.Options{FS: fsys, AheadBytes: 16 << 10}))
+			s, err := segment.Create(".", 0, options(segment.Options{FS: fsys, AheadBytes: 1 << 20}))
 			require.NoError(t, err)
-			n := zeroWrites(t, s, fsys, row.refused)
-			for i := range int64(200) {
-				put(t, s, 1, span(10*i, 10*i+9)...)
+			largest := zeroWrites(t, s, fsys, row.refused)
+			for first := int64(0); first < 20_000; first += row.records {
+				require.NoError(t, s.Append(set(t, 1, span(first, first+row.records-1)...)))
 				if row.synced {
 					require.NoError(t, s.Sync())
 				}
 			}
-			if row.synced {
-				require.Zero(t, *n)
-			} else {
-				require.NotZero(t, *n)
-			}
-			require.Equal(t, span(0, 1999), found(t, s, 0))
+			require.Equal(t, row.largest, *largest)
+			require.Equal(t, span(0, 19_999), found(t, s, 0))
 			require.NoError(t, s.Seal())
 			require.NoError(t, s.Trim())
 			require.Zero(t, ahead(t, s, fsys))
