@@ -325,12 +325,14 @@ func (l *Log) readyToCompact() error {
 	if err := l.dropUnswapped(found); err != nil {
 		return err
 	}
-	_, _ = l.flushAllSealed() // what could not be is not cleaned
-	l.append.Lock()
-	if !l.append.closed { // to tell of it: not here, where who is told cannot compact
-		l.startFlushingLocked()
+	base, err := l.flushAllSealed() // what could not be is not cleaned
+	if err == nil && base != l.sealedTold.Load() {
+		l.append.Lock()
+		if !l.append.closed { // to tell of it: not here, where who is told cannot compact
+			l.startFlushingLocked()
+		}
+		l.append.Unlock()
 	}
-	l.append.Unlock()
 	return l.mayMaintain()
 }
 

@@ -870,12 +870,16 @@ func TestAFailedSyncIsNotMadeGoodByALaterOne(t *testing.T) {
 	after, err := disk.ReadFile("log/seglog.state")
 	require.NoError(t, err)
 	require.Equal(t, string(state), string(after))
+	requireInAllStates(t, disk, opts, span(0, 2))
+}
+
+// requireInAllStates: the records at these offsets are there after a power cut.
+func requireInAllStates(t *testing.T, disk *logtest.Disk, opts seglog.Options, offsets []int64) {
 	for state := range disk.States(20, 1) {
-		o := opts
-		o.FS = state.FS()
-		l, err := seglog.Open("log", o)
+		opts.FS = state.FS()
+		l, err := seglog.Open("log", opts)
 		require.NoError(t, err, "%s", state)
-		require.Subset(t, offsetsOf(readAll(t, l, 0)), span(0, 2), "%s", state)
+		require.Subset(t, offsetsOf(readAll(t, l, 0)), offsets, "%s", state)
 		require.NoError(t, l.Close())
 	}
 }
@@ -901,14 +905,7 @@ func TestAFailedSyncOfASealedSegmentIsNotMadeGoodEither(t *testing.T) {
 	}
 	require.Equal(t, int64(3), l.Offsets().Durable)
 	require.ErrorIs(t, l.Close(), seglog.ErrFailed)
-	for state := range disk.States(20, 1) {
-		o := opts
-		o.FS = state.FS()
-		l, err := seglog.Open("log", o)
-		require.NoError(t, err, "%s", state)
-		require.Subset(t, offsetsOf(readAll(t, l, 0)), span(0, 2), "%s", state)
-		require.NoError(t, l.Close())
-	}
+	requireInAllStates(t, disk, opts, span(0, 2))
 }
 
 // The recovery point moves when the log, its indexes, the snapshot of its producers and
