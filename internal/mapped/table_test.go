@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 var (
@@ -570,6 +572,39 @@ func TestFloorAgreesWithPlainBinarySearch(t *testing.T) {
 		require.Zero(t, v.Below(value, -1<<63))
 		require.NoError(t, table.Close())
 	}
+}
+
+// TestFloorOfFieldsThatRiseUnevenly has long stretches at one pace, jumps, and fields that
+// stand still, up to the ends of what they can be: Floor guesses by how fast they rise.
+func TestFloorOfFieldsThatRiseUnevenly(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		table, err := Create(filepath.Join(t.TempDir(), "table"), layout, Options{FS: newHeapFS()})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, table.Drop()) }()
+		now := rapid.Int64().Draw(r, "first")
+		var values []int64
+		for range rapid.IntRange(1, 8).Draw(r, "stretches") {
+			pace := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 1000), rapid.Int64Range(0, 1<<52)).Draw(r, "pace")
+			for range rapid.IntRange(1, 400).Draw(r, "length") {
+				require.NoError(t, table.Append(uint32(len(values)), uint32(uint64(now)>>32), uint32(now)))
+				values = append(values, now)
+				now += min(pace, math.MaxInt64-max(now, 0))
+			}
+		}
+		v := table.view()
+		check := func(target int64) {
+			want := sort.Search(len(values), func(i int) bool { return values[i] > target }) - 1
+			if got := v.Floor(value, target); got != want {
+				r.Fatalf("Floor(%d) is %d of %d, want %d", target, got, len(values), want)
+			}
+		}
+		for range 50 {
+			at := values[rapid.IntRange(0, len(values)-1).Draw(r, "slot")]
+			check(at)
+			check(max(at, math.MinInt64+1) - 1)
+			check(rapid.Int64().Draw(r, "target"))
+		}
+	})
 }
 
 // TestReadersNeverSeeHalfAnEntry has one writer that appends and cuts, and eight

@@ -94,6 +94,9 @@ func (v *View) Floor(f Field, target int64) int {
 			high = warm
 		}
 	}
+	if high-low > 8*near {
+		low, high = v.narrow(f, target, low, high)
+	}
 	for high-low > 1 {
 		middle := int(uint(low+high) / 2)
 		if v.Int(middle, f) <= target {
@@ -103,6 +106,38 @@ func (v *View) Floor(f Field, target int64) int {
 		}
 	}
 	return low
+}
+
+// near is how close to the slot that narrow guesses it looks first.
+const near = 4
+
+// narrow leaves fewer slots to bisect where the field rises evenly, as offsets and
+// times mostly do: those about the slot where the target would be on a straight line.
+// If it is not there it is looked for eight times as far away, and so on.
+func (v *View) narrow(f Field, target int64, low, high int) (int, int) {
+	first, last := max(low, 0), high-1
+	from, to := float64(v.Int(first, f)), float64(v.Int(last, f))
+	guess := first
+	if part := (float64(target) - from) / (to - from); part > 0 && part < 1 {
+		guess += int(part * float64(last-first))
+	}
+	for w := near; high-low > 2*w; w *= 8 {
+		low, high = v.bound(f, target, low, high, guess-w)
+		low, high = v.bound(f, target, low, high, guess+w)
+	}
+	return low, high
+}
+
+// bound is the bounds after a look at what is in a slot, if it lies between them.
+func (v *View) bound(f Field, target int64, low, high, slot int) (int, int) {
+	switch {
+	case slot <= low || slot >= high:
+	case v.Int(slot, f) <= target:
+		low = slot
+	default:
+		high = slot
+	}
+	return low, high
 }
 
 // Below returns how many entries at the front have a field below target.
