@@ -20,6 +20,7 @@ import (
 var floors = map[string][]string{
 	"internal/vfs":           {},
 	"internal/layout":        {},
+	"internal/prefetch":      {},
 	"record":                 {},
 	"internal/mapped":        {"internal/vfs"},
 	"index":                  {"internal/mapped", "internal/vfs"},
@@ -28,7 +29,7 @@ var floors = map[string][]string{
 	"internal/leaderepoch":   {"internal/vfs", "internal/layout", "internal/checkpoint"},
 	"internal/txnindex":      {"internal/vfs", "internal/layout"},
 	"internal/producerstate": {"record", "internal/vfs", "internal/layout"},
-	"segment":                {"record", "index", "timeindex", "internal/mapped", "internal/vfs", "internal/layout", "internal/txnindex"},
+	"segment":                {"record", "index", "timeindex", "internal/mapped", "internal/prefetch", "internal/vfs", "internal/layout", "internal/txnindex"},
 	"compaction":             {"record", "segment", "internal/txnindex", "internal/layout", "internal/vfs"},
 	"": {"segment", "record", "index", "timeindex", "internal/vfs", "internal/layout", "internal/checkpoint",
 		"internal/txnindex", "internal/producerstate", "internal/leaderepoch", "compaction"},

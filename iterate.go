@@ -77,7 +77,7 @@ func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool)
 	}
 	next, last := w.from, b.LastOffset()
 	for ok := err == nil && it.SkipTo(w.from); ok; {
-		r := it.Record()
+		r := *it.Record()
 		if r.Offset < next || r.Offset > last {
 			if err = inOrder(b, r.Offset, next); err != nil {
 				break
@@ -87,8 +87,11 @@ func (w *walk) yieldRecords(it *record.Iterator, yield func(Record, error) bool)
 		if r.Offset >= w.to {
 			return false
 		}
-		ok = it.Next() // before r is copied, for which it is too fresh
-		if !yield(*r, nil) {
+		ok = it.Next() // in between: it takes a moment until r can be copied again
+		if r.Offset%4 == 0 {
+			w.scan.Ahead(it.Position())
+		}
+		if !yield(r, nil) {
 			return false
 		}
 	}

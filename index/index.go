@@ -201,13 +201,19 @@ func (x *Index) floor(v mapped.View, offset int64) Entry {
 }
 
 // SlotAbove returns the slot of the first entry at or above offset; Len if there is
-// none, or if the index is faulted. It does not allocate and takes no lock.
-func (x *Index) SlotAbove(offset int64) int {
-	slot := 0
-	if err := x.table.Read(func(v mapped.View) { slot = v.Below(offsetField, offset-x.base) }); err != nil {
-		return x.Len()
+// none, or if the index is faulted. first is the least offset with the same answer. It
+// does not allocate and takes no lock.
+func (x *Index) SlotAbove(offset int64) (slot int, first int64) {
+	err := x.table.Read(func(v mapped.View) {
+		slot, first = v.Below(offsetField, offset-x.base), x.base
+		if slot > 0 {
+			first += v.Int(slot-1, offsetField) + 1
+		}
+	})
+	if err != nil {
+		return x.Len(), offset
 	}
-	return slot
+	return slot, first
 }
 
 // UpperBound returns the first entry whose position is at or above position. It

@@ -3,6 +3,7 @@ package segment
 import (
 	"runtime/debug"
 
+	"github.com/seglog/seglog/internal/prefetch"
 	"github.com/seglog/seglog/internal/vfs"
 )
 
@@ -33,6 +34,22 @@ type copying struct {
 	copied   bool  // the buffer is from the mapped file, and for Held alone
 	calls    int64 // what lies below is read by calls
 	resident int64 // what lies below was in memory lately
+
+	address uintptr // of the mapped file; only ever to prefetch from
+	asked   int64   // what lies below was copied or asked for
+	askable int64   // and what lies below is mapped
+}
+
+// Ahead is for one who has decoded so much of the present batch: as much is asked for
+// behind what has been copied, so that the next copy finds it in a cache. A scan then
+// waits for memory while it decodes. Who calls it too seldom asks for too much at once, and
+// waits.
+func (c *Scanner) Ahead(decoded int) {
+	to := min(c.pos+int64(decoded)+copyChunk, c.askable)
+	if c.copied && to > c.asked {
+		prefetch.Bytes(c.address+uintptr(c.asked), int(to-c.asked))
+		c.asked = to
+	}
 }
 
 // copyAhead fills the buffer with bytes of the mapped file, from the present position on,
@@ -59,6 +76,7 @@ func (c *Scanner) copyAhead() bool {
 		c.buf = make([]byte, copyChunk)
 	}
 	c.buf, c.start = c.buf[:copyChunk], c.pos
+	c.address, c.asked, c.askable = addressOf(memory), to, min(c.end, int64(len(memory)))
 	if c.copied = c.seg.copyMapped(c.buf, memory[c.pos:to]); !c.copied {
 		c.Forget()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seglog/seglog/index"
 	"github.com/seglog/seglog/internal/mapped"
+	"github.com/seglog/seglog/internal/prefetch"
 	"github.com/seglog/seglog/internal/vfs"
 	"github.com/seglog/seglog/record"
 )
@@ -68,74 +69,89 @@ func NewPlaces(bytes int64) *Places {
 }
 
 // interval is what is known of the records between two entries of an index. It is
-// not changed once others see it, except for used.
+// not changed once others see it, except for used. Its table lies behind it in one piece
+// of memory, which has no pointers in it: to go from one to the other costs nothing, and
+// the garbage collector does not look at either.
 type interval struct {
-	owner uint64
-	slot  int32 // of the index entry it ends with
-	used  atomic.Bool
+	used atomic.Bool
+	known
+}
+
+// known is an interval without its table.
+type known struct {
+	owner  uint64
+	rising bool  // timestamps do from record to record, and there is no control batch
+	wide   bool  // positions take four bytes, not two
+	slot   int32 // of the index entry it ends with
 
 	start, end uint32 // positions of its first batch and behind its last one
 	first      int64  // offset of the first record; those of the others follow
 	newest     int64  // the timestamp of the last one, if they rise
-	rising     bool   // timestamps do from record to record, and there is no control batch
-	wide       bool   // positions take four bytes, not two
 
-	// table has an entry for each batch that has records, and one for each record; see
-	// the constants below. There are no batches, and no checks of records, if each batch
-	// has one record; and nothing at all where one has to walk.
-	table            []byte
+	// The table has an entry for each record, and behind them one for each batch that has
+	// records; see the constants below. There are no batches, and no checks of records, if
+	// each batch has one record; and nothing at all where one has to walk.
 	records, batches int32
 }
 
 // Of the table of an interval. Positions are counted from its start, and offsets from its
 // first.
 //
-//	batch:   position 4 (highest bit: of append time) | base offset 4 | timestamp 8
 //	record:  position 2 or, if wide, 4; 0 where there is none | check 2, if there are batches
+//	batch:   position 4 (highest bit: of append time) | base offset 4 | timestamp 8
 const (
 	placeBatch    = 16
 	placeAppended = 1 << 31
 )
 
 func newInterval(owner uint64, slot int, w *placeWalk) *interval {
-	v := &interval{
+	k := known{
 		owner: owner, slot: int32(slot), start: uint32(w.start), end: uint32(w.end), first: w.first,
-		newest: w.newest, rising: !w.falls, wide: w.end-w.start > 1<<16,
+		newest: w.newest, rising: !w.falls, wide: w.end-w.start > 1<<16, records: int32(len(w.places)),
 	}
+	if len(w.batches) < w.records {
+		k.batches = int32(len(w.batches))
+	}
+	if k.length() > mostInterval {
+		k.records, k.batches = 0, 0
+	}
+	// With a byte or more to spare, lest an empty table begin in other memory.
+	memory := make([]uint64, (int(unsafe.Sizeof(interval{}))+k.length())/8+1)
+	v := (*interval)(unsafe.Pointer(unsafe.SliceData(memory)))
+	v.known = k
 	v.used.Store(true)
-	batches := w.batches
-	if len(batches) == w.records {
-		batches = nil
-	}
-	v.records, v.batches = int32(len(w.places)), int32(len(batches))
-	length := placeBatch*len(batches) + v.width()*len(w.places)
-	if length > mostInterval {
-		v.records, v.batches = 0, 0
-		return v
-	}
-	v.table = make([]byte, 0, length)
-	for _, b := range batches {
-		v.table = b.appendTo(v.table, v.first)
-	}
-	for i, place := range w.places {
-		if v.table = le.AppendUint16(v.table, uint16(place)); v.wide {
-			v.table = le.AppendUint16(v.table, uint16(place>>16))
+	table := v.table()[:0]
+	for i := range int(v.records) {
+		place := w.places[i]
+		if table = le.AppendUint16(table, uint16(place)); v.wide {
+			table = le.AppendUint16(table, uint16(place>>16))
 		}
-		if batches != nil {
-			v.table = le.AppendUint16(v.table, w.checks[i])
+		if v.batches > 0 {
+			table = le.AppendUint16(table, w.checks[i])
 		}
+	}
+	for i := range int(v.batches) {
+		table = w.batches[i].appendTo(table, v.first)
 	}
 	return v
 }
 
 var le = binary.LittleEndian
 
+// table is the memory behind v.
+func (v *interval) table() []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(v), unsafe.Sizeof(*v))), v.length())
+}
+
+// length is how large the table is.
+func (k *known) length() int { return k.width()*int(k.records) + placeBatch*int(k.batches) }
+
 // width is how many bytes the table has for each record.
-func (v *interval) width() int {
+func (k *known) width() int {
 	switch {
-	case v.batches > 0 && v.wide:
+	case k.batches > 0 && k.wide:
 		return 6
-	case v.batches > 0 || v.wide:
+	case k.batches > 0 || k.wide:
 		return 4
 	}
 	return 2
@@ -143,7 +159,7 @@ func (v *interval) width() int {
 
 // at is where the record at place i is, counted from start; 0 if there is none.
 func (v *interval) at(i int) uint32 {
-	b := v.table[placeBatch*int(v.batches)+v.width()*i:]
+	b := v.table()[v.width()*i:]
 	if v.wide {
 		return le.Uint32(b)
 	}
@@ -151,21 +167,20 @@ func (v *interval) at(i int) uint32 {
 }
 
 // check is that of the record at place i, if there are batches.
-func (v *interval) check(i int) uint16 {
-	return le.Uint16(v.table[placeBatch*int(v.batches)+v.width()*(i+1)-2:])
-}
+func (v *interval) check(i int) uint16 { return le.Uint16(v.table()[v.width()*(i+1)-2:]) }
 
 // batchOf returns the last batch that begins at or below place, if there are batches.
 func (v *interval) batchOf(place uint32) (at uint32, o record.Origin) {
+	table := v.table()[v.width()*int(v.records):]
 	low, high := 0, int(v.batches)
 	for high-low > 1 {
-		if middle := (low + high) / 2; le.Uint32(v.table[placeBatch*middle:])&^placeAppended <= place {
+		if middle := (low + high) / 2; le.Uint32(table[placeBatch*middle:])&^placeAppended <= place {
 			low = middle
 		} else {
 			high = middle
 		}
 	}
-	b := v.table[placeBatch*low:][:placeBatch]
+	b := table[placeBatch*low:][:placeBatch]
 	at = le.Uint32(b)
 	o.BaseOffset = v.first + int64(int32(le.Uint32(b[4:])))
 	o.Timestamp, o.AppendTime = int64(le.Uint64(b[8:])), at&placeAppended != 0
@@ -174,7 +189,7 @@ func (v *interval) batchOf(place uint32) (at uint32, o record.Origin) {
 
 // size is how much memory v takes, with the sixteenth that is lost on average.
 func (v *interval) size() int64 {
-	n := int64(unsafe.Sizeof(*v)) + int64(cap(v.table))
+	n := int64(unsafe.Sizeof(*v)) + int64(v.length())
 	return n + n/16
 }
 
@@ -183,14 +198,22 @@ func (t *placeTable) ways(owner uint64, slot int) []atomic.Pointer[interval] {
 	return t.slots[h*placeWays:][:placeWays]
 }
 
-func (p *Places) find(owner uint64, slot int) *interval {
+// find returns what is known of the interval that ends with an entry of an index. i is
+// where in it the caller will look: that part of the table is asked for at once, not only
+// when the beginning of v has come from memory. It is where most tables have it.
+func (p *Places) find(owner uint64, slot int, i int64) *interval {
 	t := p.table.Load()
 	if t == nil || owner == 0 {
 		return nil
 	}
 	ways := t.ways(owner, slot)
-	for i := range ways {
-		if v := ways[i].Load(); v != nil && v.owner == owner && int(v.slot) == slot {
+	for w := range ways {
+		v := ways[w].Load()
+		if v == nil {
+			continue
+		}
+		prefetch.Bytes(uintptr(unsafe.Pointer(v))+unsafe.Sizeof(*v)+uintptr(4*i), 1)
+		if v.owner == owner && int(v.slot) == slot {
 			if !v.used.Load() { // most find it set, and leave the cache line alone
 				v.used.Store(true)
 			}
@@ -253,8 +276,8 @@ func (s *Segment) RecordAt(it *record.Iterator, offset int64, buf []byte) (rec r
 	if p == nil || s.open.index == nil || s.memory.failed.Load() {
 		return rec, buf, false, false
 	}
-	slot := s.open.index.SlotAbove(offset)
-	v := p.find(s.memory.owner.Load(), slot)
+	slot, first := s.open.index.SlotAbove(offset)
+	v := p.find(s.memory.owner.Load(), slot, offset-first)
 	if v == nil {
 		return rec, buf, false, true
 	}
@@ -266,9 +289,16 @@ func (s *Segment) RecordAt(it *record.Iterator, offset int64, buf []byte) (rec r
 	if memory == nil {
 		return rec, buf, false, false
 	}
+	prefetch.Bytes(addressOf(memory)+uintptr(v.start+v.at(int(i))), likelyRecord)
 	rec, buf, found = s.copyAt(it, v, memory, int(i), buf)
 	return rec, buf, found, false
 }
+
+// likelyRecord is how much of a record is asked for before it is read: most records, or
+// the beginning.
+const likelyRecord = 128
+
+func addressOf(memory []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(memory))) }
 
 // copyAt copies the record at place i out of mapped memory, which may fail. Then it is not
 // touched again, and reading says what is wrong.
@@ -313,7 +343,7 @@ func checkOf(b []byte) uint16 { return uint16(crc32.Checksum(b, castagnoli)) }
 // b is what lies behind the segment. The segment must be acquired.
 func (s *Segment) Remember(c *Scanner, it *record.Iterator, offset int64, b Bound) {
 	size := s.size.Load()
-	slot := s.open.index.SlotAbove(offset)
+	slot, _ := s.open.index.SlotAbove(offset)
 	var from, to index.Entry
 	if slot > 0 {
 		from = s.open.index.At(slot - 1)

@@ -26,11 +26,11 @@ func (s *Segment) TimeAt(it *record.Iterator, timestamp, start int64) (at Timest
 	case entry.Timestamp < 0 || entry.Offset <= start:
 		return at, false, -1
 	}
-	slot := s.open.index.SlotAbove(entry.Offset)
+	slot, _ := s.open.index.SlotAbove(entry.Offset)
 	offset := entry.Offset
 	// The time index has no entry where an interval has brought no larger timestamp.
 	for n := range maxTimeIntervals {
-		v := p.find(s.memory.owner.Load(), slot)
+		v := p.find(s.memory.owner.Load(), slot, 0)
 		switch {
 		case v == nil:
 			return at, false, offset
