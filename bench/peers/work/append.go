@@ -26,8 +26,9 @@ func appends(t *task) error {
 		errs    = make([]error, t.Goroutines)
 		sources = make([]*Source, t.Goroutines)
 	)
-	for i := range sources {
-		sources[i] = NewSource(t.Value)
+	sources[0] = t.source
+	for i := 1; i < t.Goroutines; i++ {
+		sources[i] = t.source.Sibling(t.Batch)
 	}
 	limit := max(1, t.MaxBytes/int64((KeyBytes+t.Value)*t.Batch*t.Goroutines))
 	start := time.Now()

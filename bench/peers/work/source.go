@@ -24,13 +24,14 @@ const (
 // Source makes records by their numbers, and knows them again. It belongs to one
 // goroutine.
 type Source struct {
-	records [ring]Record // all but the first bytes of a value, and the last of a key, stay as they are
-	size    int
+	records  *[ring]Record // all but the first bytes of a value, and the last of a key, stay as they are
+	size     int
+	numbered []Record // of a sibling: its own memory for a batch
 }
 
 // NewSource returns a source of records with values of that size, at least 16.
 func NewSource(size int) *Source {
-	s := &Source{size: size}
+	s := &Source{records: new([ring]Record), size: size}
 	random := rand.NewChaCha8([32]byte{1})
 	memory := make([]byte, ring*(KeyBytes+size))
 	take := func(n int) []byte {
@@ -46,6 +47,16 @@ func NewSource(size int) *Source {
 	return s
 }
 
+// Sibling returns a source of the same records for another goroutine. What stays as it
+// is they have in common; the others are copied, up to n at a time.
+func (s *Source) Sibling(n int) *Source {
+	o := &Source{records: s.records, size: s.size, numbered: make([]Record, n)}
+	for i := range o.numbered {
+		o.numbered[i] = Record{Key: make([]byte, KeyBytes), Value: make([]byte, s.size)}
+	}
+	return o
+}
+
 // TimeOf is the time of a record. Each writer begins at Epoch.
 func TimeOf(number int64) int64 { return Epoch + number&(1<<writerShift-1)/recordsPerMs }
 
@@ -54,6 +65,13 @@ func TimeOf(number int64) int64 { return Epoch + number&(1<<writerShift-1)/recor
 func (s *Source) Batch(number int64, n int) []Record {
 	at := int(number % ring)
 	batch := s.records[at : at+n]
+	if s.numbered != nil {
+		for i := range batch {
+			copy(s.numbered[i].Key[:8], batch[i].Key)
+			copy(s.numbered[i].Value[8:], batch[i].Value[8:])
+		}
+		batch = s.numbered[:n]
+	}
 	for i := range batch {
 		r := &batch[i]
 		r.Time = TimeOf(number)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +65,20 @@ func TestASourceKnowsItsRecordsAndNoOthers(t *testing.T) {
 	middle := Record{good.Offset, good.Time, good.Key, append([]byte{}, good.Value...)}
 	middle.Value[60]++
 	require.Error(t, knows.CheckAll(&middle, 700))
+}
+
+func TestASiblingMakesTheSameRecordsBesideItsSource(t *testing.T) {
+	made, knows := NewSource(128), NewSource(128)
+	sibling := made.Sibling(100)
+	for n := int64(0); n < 2*ring; n += 100 {
+		var wg sync.WaitGroup
+		wg.Go(func() { made.Batch(n+100, 100) })
+		for i, r := range sibling.Batch(n, 100) {
+			r.Offset = n + int64(i)
+			require.NoError(t, knows.CheckAll(&r, r.Offset))
+		}
+		wg.Wait()
+	}
 }
 
 func TestNoTwoRecordsNearEachOtherAreTheSame(t *testing.T) {
