@@ -43,9 +43,9 @@ type copying struct {
 // Ahead is for one who has decoded so much of the present batch: as much is asked for
 // behind what has been copied, so that the next copy finds it in a cache. A scan then
 // waits for memory while it decodes. Who calls it too seldom asks for too much at once, and
-// waits.
+// waits. Of a batch that is compressed much more may be decoded than it has.
 func (c *Scanner) Ahead(decoded int) {
-	to := min(c.pos+int64(decoded)+copyChunk, c.askable)
+	to := min(c.pos+min(int64(decoded), c.size)+copyChunk, c.askable)
 	if c.copied && to > c.asked {
 		prefetch.Bytes(c.address+uintptr(c.asked), int(to-c.asked))
 		c.asked = to

@@ -73,6 +73,32 @@ func TestAScanThatGoesOnCopiesFromTheMapping(t *testing.T) {
 	}
 }
 
+// TestAScanAsksAheadForAChunk has a reader that says it has decoded more than there is, as
+// of a compressed batch: no more is asked for than the batch takes in the file.
+func TestAScanAsksAheadForAChunk(t *testing.T) {
+	f := newCopied(t)
+	c := f.scan()
+	asked := 0
+	for {
+		b, err := c.Checked()
+		if err != nil {
+			require.ErrorIs(t, err, io.EOF)
+			break
+		}
+		before := c.asked
+		if c.Ahead(10); c.copied {
+			require.Equal(t, max(before, min(c.pos+10+copyChunk, int64(len(f.log)))), c.asked)
+			c.Ahead(1 << 40)
+			require.Equal(t, min(c.pos+int64(b.Size())+copyChunk, int64(len(f.log))), c.asked)
+			asked++
+		} else {
+			require.Equal(t, before, c.asked)
+		}
+		c.Advance()
+	}
+	require.Equal(t, vfs.KnowsResident, asked > 0)
+}
+
 func TestALookUpMapsNothing(t *testing.T) {
 	f := newCopied(t)
 	c := f.scan()
