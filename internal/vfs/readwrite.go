@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // ReadFull reads len(b) bytes at off into b, which the caller owns, and calls
@@ -84,10 +85,8 @@ func WriteFileAtomic(fsys FS, name string, data []byte) error {
 // the same. Each is whole at every moment. They are the same when it succeeds;
 // otherwise, and after a crash meanwhile, some may be old and some new.
 func WriteCopiesAtomic(fsys FS, data []byte, names ...string) error {
-	for i, name := range names {
-		if err := writeSynced(fsys, name+".tmp", data); err != nil {
-			return errors.Join(err, removeTemporary(fsys, names[:i+1]))
-		}
+	if err := writeTemporary(fsys, names, data); err != nil {
+		return errors.Join(err, removeTemporary(fsys, names))
 	}
 	for i, name := range names {
 		if err := fsys.Rename(name+".tmp", name); err != nil {
@@ -105,16 +104,37 @@ func removeTemporary(fsys FS, names []string) error {
 	return errors.Join(errs...)
 }
 
-func writeSynced(fsys FS, name string, data []byte) (err error) {
-	f, err := fsys.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
+// writeTemporary writes data to the temporary file of each name and syncs them at the same
+// time, which takes a disk not much longer than one of them.
+func writeTemporary(fsys FS, names []string, data []byte) (err error) {
+	files := make([]File, 0, len(names))
+	defer func() {
+		for _, f := range files {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	for _, name := range names {
+		f, err := fsys.OpenFile(name+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+		if _, err := WriteFull(f, data, 0); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := WriteFull(f, data, 0); err != nil {
-		return err
+	return syncAll(files)
+}
+
+func syncAll(files []File) error {
+	errs := make([]error, len(files))
+	var others sync.WaitGroup
+	for i, f := range files[1:] {
+		others.Go(func() { errs[1+i] = f.Sync() })
 	}
-	return f.Sync()
+	errs[0] = files[0].Sync()
+	others.Wait()
+	return errors.Join(errs...)
 }
 
 func removeIfExists(fsys FS, name string) error {
