@@ -701,7 +701,9 @@ func (l *Log) recover(segments []*segment.Segment) error {
 		if err := l.reloadForRecovery(segments, i, first); err != nil {
 			return err
 		}
-		o := segment.RecoverOptions{MayOverflow: !l.ours, Resize: l.ours && known, Visit: func(_ int64, b record.Batch) error { return l.recovered(s, b, &it) }}
+		o := segment.RecoverOptions{MayOverflow: !l.ours, Resize: l.ours && known, Visit: func(h record.Summary, load func() (record.Batch, error)) error {
+			return l.recovered(s, h, load, &it)
+		}}
 		if known {
 			o.Durable = l.onDiskBelow()
 		}

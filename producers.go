@@ -336,12 +336,16 @@ func (l *Log) reloadForRecovery(segments []*segment.Segment, i, first int) error
 }
 
 // recovered takes in a batch of a segment that is being recovered.
-func (l *Log) recovered(s *segment.Segment, b record.Batch, it *record.Iterator) error {
-	l.noteEpoch(b.LeaderEpoch(), b.BaseOffset(), b.LastOffset())
+func (l *Log) recovered(s *segment.Segment, h record.Summary, load func() (record.Batch, error), it *record.Iterator) error {
+	l.noteEpoch(h.LeaderEpoch, h.BaseOffset, h.LastOffset)
 	m := l.append.producers
-	if !b.HasProducerID() {
-		m.Advance(b.LastOffset() + 1)
+	if h.ProducerID <= record.NoProducerID {
+		m.Advance(h.LastOffset + 1)
 		return nil
+	}
+	b, err := load()
+	if err != nil {
+		return err
 	}
 	d := described(b, it)
 	for _, t := range abortedIn(m, []producerstate.Batch{d}) {

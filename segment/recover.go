@@ -67,8 +67,9 @@ type RecoverOptions struct {
 	// batch whose offset does not fit is then good, and ends the recovery with
 	// ErrOffsetOverflow. Otherwise it is damage.
 	MayOverflow bool
-	// Visit, if not nil, sees every good batch. Its error ends the recovery.
-	Visit func(pos int64, b record.Batch) error
+	// Visit, if not nil, sees the header of every good batch, and all of it with load,
+	// valid until Visit returns. Its error ends the recovery.
+	Visit func(h record.Summary, load func() (record.Batch, error)) error
 }
 
 // Recover reads the whole log of the segment, checks every batch, cuts the
@@ -102,7 +103,8 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 		return Recovery{}, err
 	}
 	end := s.size.Load()
-	p := replay{s: s, offsets: s.open.index, times: s.open.time, recovery: &o, visit: o.Visit}
+	p := replay{s: s, offsets: s.open.index, times: s.open.time, recovery: &o}
+	p.walk.inPlace = s.inPlaceWalk()
 	if o.MayOverflow {
 		p.overflowBelow = s.base + maxOverflow
 	}
@@ -118,7 +120,8 @@ func (s *Segment) recoverLocked(o RecoverOptions) (Recovery, error) {
 			return p.out, err
 		}
 	}
-	if err := s.open.log.Truncate(p.out.Bytes); err != nil || p.out.Zeros {
+	err := s.unmapped(func() error { return s.open.log.Truncate(p.out.Bytes) })
+	if err != nil || p.out.Zeros {
 		// Zeros that come back are behind what is appended, and end the log there.
 		return p.out, err
 	}
@@ -133,12 +136,22 @@ func (s *Segment) resize(r *Recovery, o RecoverOptions) error {
 	if !o.Resize {
 		return nil
 	}
-	err := resize(s.open.log, r.Bytes)
+	err := s.unmapped(func() error { return resize(s.open.log, r.Bytes) })
 	r.NotResized = vfs.IsNoSpace(err)
 	if r.NotResized {
 		return nil
 	}
 	return err
+}
+
+// unmapped changes the size of the log file, of which the mapping is given up that was used
+// to check it, where a system asks for that.
+func (s *Segment) unmapped(change func() error) error {
+	err := change()
+	if !errors.Is(err, vfs.ErrMapped) {
+		return err
+	}
+	return errors.Join(s.memory.reset(), change())
 }
 
 // resize sets the size of a file that has it already, so that the next sync is about it.
@@ -313,7 +326,7 @@ func (s *Segment) Examine(o RecoverOptions, until int64) (Recovery, error) {
 		return Recovery{}, fmt.Errorf("recover segment %d: %w", s.base, err)
 	}
 	s.open.log = f
-	p := replay{s: s, recovery: &o, visit: o.Visit, until: until}
+	p := replay{s: s, recovery: &o, until: until}
 	if o.MayOverflow {
 		p.overflowBelow = s.base + maxOverflow
 	}
@@ -504,10 +517,10 @@ func (c *countedTimes) MaybeAppend(timestamp, _ int64, closing bool) error {
 // that are to be rebuilt.
 type replay struct {
 	s        *Segment
-	offsets  offsetEntries   // nil: this index is not rebuilt
-	times    timeEntries     // nil: likewise
-	recovery *RecoverOptions // nil: step over damage instead of stopping there
-	visit    func(pos int64, b record.Batch) error
+	offsets  offsetEntries                         // nil: this index is not rebuilt
+	times    timeEntries                           // nil: likewise
+	recovery *RecoverOptions                       // nil: step over damage instead of stopping there
+	visit    func(pos int64, b record.Batch) error // of ReindexOptions
 
 	overflowBelow int64 // see ReindexOptions
 
@@ -517,10 +530,12 @@ type replay struct {
 	newest      TimestampOffset
 	lastIndexed int64
 	walk        Walker
+	load        func() (record.Batch, error) // the present batch
 }
 
 func (p *replay) run(end int64) error {
 	s := p.s
+	p.load = p.walk.Batch
 	s.nextOffset, s.anchor, s.sinceIndex = s.base, -1, 0
 	p.newest = TimestampOffset{-1, s.base}
 	p.out.Bytes = end
@@ -656,6 +671,9 @@ func (p *replay) take(part Part) error {
 		p.out.Unsure = part.Position + part.Size
 	}
 	p.out.Batches++
+	if p.recovery != nil && p.recovery.Visit != nil {
+		return p.recovery.Visit(h, p.load)
+	}
 	if p.visit == nil {
 		return nil
 	}

@@ -75,6 +75,8 @@ type Walker struct {
 	// another may begin where it says that it ends.
 	SkipChecksums bool
 
+	inPlace *inPlace // nil: all is read from log
+
 	log      io.ReaderAt
 	base     int64
 	pos, end int64 // of the part after part
@@ -137,10 +139,14 @@ func (w *Walker) Next() bool {
 	if w.err != nil || w.pos >= w.end {
 		return false
 	}
-	part, err := w.classify()
-	if err != nil {
-		w.err = err
-		return false
+	part, ok := Part{}, false
+	if w.inPlace != nil {
+		part, ok = w.inPlace.next(w.pos, w.end)
+	}
+	if !ok {
+		if part, w.err = w.classify(); w.err != nil {
+			return false
+		}
 	}
 	w.part = part
 	w.pos = part.Position + part.Size
