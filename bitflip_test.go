@@ -115,11 +115,15 @@ func (f *flippable) eachFlip(t *testing.T, name string, judge func(flip)) {
 	})
 }
 
-// eachBit makes a disk for every bit of a file on which that bit is flipped.
+// eachBit makes a disk for every bit of a file on which that bit is flipped. One dot
+// stands for all of the padding.
 func (f *flippable) eachBit(t *testing.T, name string, use func(bad *logtest.Disk, at, bit int)) {
 	content, err := f.disk.ReadFile("log/" + name)
 	require.NoError(t, err)
 	for at := range content {
+		if at > 1 && string(content[at-2:at+1]) == "..." {
+			continue
+		}
 		for bit := range 8 {
 			content[at] ^= 1 << bit
 			bad := f.disk.Kill()

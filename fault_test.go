@@ -764,6 +764,10 @@ func TestShortReadsAndWritesMakeNoDifference(t *testing.T) {
 			for _, name := range names {
 				data, err := disk.ReadFile(dir + "/" + name)
 				require.NoError(t, err)
+				if s, err := checkpoint.ParseState(data); err == nil {
+					s.Sequence = 0 // what runs behind the rolls changes it as often as it comes to that
+					data = checkpoint.AppendState(nil, s)
+				}
 				all[dir+"/"+name] = string(data)
 			}
 		}
@@ -915,9 +919,7 @@ func TestTheRecoveryPointWaitsForAllThatItStandsFor(t *testing.T) {
 	opts := seglog.Options{IndexIntervalBytes: 1, SegmentIndexBytes: 1200, Sync: seglog.SyncNever, TimestampAfterMax: -1}
 	future := time.Now().Add(time.Hour).UnixMilli() // later than what the log gives out
 	point := func(t *testing.T, disk *logtest.Disk) int64 {
-		data, err := disk.ReadFile("log/seglog.state")
-		require.NoError(t, err)
-		state, err := checkpoint.ParseState(data)
+		state, err := (&checkpoint.StateFiles{FS: disk.FS(), Dir: "log"}).Read()
 		require.NoError(t, err)
 		return state.RecoveryPoint
 	}

@@ -575,7 +575,7 @@ func requireRebuiltAlike(t testing.TB, dir string, base int64, opts seglog.Optio
 func waitForRecoveryPoint(t tb, l *seglog.Log, base int64) {
 	t.Helper()
 	eventually(t, func() bool {
-		state, err := checkpoint.ReadState(vfs.OS, filepath.Join(l.Dir(), "seglog.state"))
+		state, err := (&checkpoint.StateFiles{FS: vfs.OS, Dir: l.Dir()}).Read()
 		return err == nil && state.RecoveryPoint >= base
 	})
 }

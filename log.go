@@ -286,6 +286,9 @@ func (l *Log) closeLocked() error {
 			st.Producers = st.Producers || l.append.hasProducers
 			st.Clean = &checkpoint.CleanMark{EndOffset: end, Segment: active.Base(), Size: size}
 		})
+		if err == nil {
+			err = l.syncState()
+		}
 	}
 	for i := len(l.locks) - 1; i >= 0; i-- {
 		err = errors.Join(err, l.locks[i].Close())
@@ -343,6 +346,13 @@ func (l *Log) changeState(change func(*checkpoint.State)) error {
 	l.state.State = next
 	l.state.owed.Store(owed)
 	return nil
+}
+
+// syncState makes both copies of the state durable.
+func (l *Log) syncState() error {
+	l.state.Lock()
+	defer l.state.Unlock()
+	return named(l.state.files.Sync())
 }
 
 // stateNow is the state as it is at this moment.

@@ -134,7 +134,7 @@ func TestAGapThatTheLogWasGivenIsNotDamage(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.ForceTruncateTo(10))
 	require.NoError(t, l.Close())
-	state, err := checkpoint.ReadState(vfs.OS, v.path(layout.SeglogStateName))
+	state, err := (&checkpoint.StateFiles{FS: vfs.OS, Dir: v.dir}).Read()
 	require.NoError(t, err)
 	require.Equal(t, int64(10), state.KnownGaps)
 }

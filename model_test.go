@@ -356,7 +356,7 @@ func (m *model) KilledReopen(t *rapid.T) {
 func (m *model) PowerLoss(t *rapid.T) {
 	active := m.active(t)
 	m.kill(t)
-	state, err := checkpoint.ReadState(vfs.OS, filepath.Join(m.dir, "seglog.state"))
+	state, err := (&checkpoint.StateFiles{FS: vfs.OS, Dir: m.dir}).Read()
 	require.NoError(t, err)
 	path := segmentFile(m.dir, active, ".log")
 	data := readFile(t, path)

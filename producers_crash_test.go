@@ -466,7 +466,7 @@ func TestTheRecoveryPointWaitsForTheSnapshots(t *testing.T) {
 	l := openLog(t, "log", opts)
 	w := &writer{t: t, log: l, id: 7}
 	point := func() int64 {
-		state, err := checkpoint.ReadState(disk.FS(), "log/seglog.state")
+		state, err := (&checkpoint.StateFiles{FS: disk.FS(), Dir: "log"}).Read()
 		require.NoError(t, err)
 		return state.RecoveryPoint
 	}

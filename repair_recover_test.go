@@ -491,7 +491,7 @@ func TestTheLogStartIsRecovered(t *testing.T) {
 	require.NoError(t, l.Close())
 	out, r := v.recovered(RecoverOptions{})
 	require.Equal(t, int64(17), r.Start)
-	state, err := checkpoint.ReadState(vfs.OS, out.path(layout.SeglogStateName))
+	state, err := (&checkpoint.StateFiles{FS: vfs.OS, Dir: out.dir}).Read()
 	require.NoError(t, err)
 	require.Equal(t, int64(17), state.LogStartOffset)
 }

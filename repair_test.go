@@ -884,7 +884,7 @@ func requireRepaired(t testing.TB, fsys vfs.FS, what string) {
 	require.Zero(t, r.Damage, "%s: %v", what, lines(r))
 	require.Equal(t, int64(damagedBatches-3), r.Records, "%s: %v", what, lines(r))
 	require.Equal(t, int64(damagedBatches), r.ReadableBelow, what)
-	state, err := checkpoint.ReadState(fsys, filepath.Join("log", layout.SeglogStateName))
+	state, err := (&checkpoint.StateFiles{FS: fsys, Dir: "log"}).Read()
 	require.NoError(t, err, what)
 	require.Equal(t, int64(damagedBatches), state.RecoveryPoint, what)
 }

@@ -237,6 +237,10 @@ func (v *verification) checkpointBad(f layout.File, e *checkpoint.CorruptError) 
 // where the log ends.
 func (v *verification) state(f layout.File, path string) error {
 	state, err := checkpoint.ReadState(v.opts.FS, path)
+	if err == nil { // the other copy may be newer
+		files := checkpoint.StateFiles{FS: v.opts.FS, Dir: v.dir}
+		state, err = files.Read()
+	}
 	tail := v.tail
 	if err != nil || tail == nil || v.ended || tail.unreadable > 0 && tail.reach == 0 || tail.err != nil {
 		return v.parsed(f, err)

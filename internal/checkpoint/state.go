@@ -1,16 +1,11 @@
 package checkpoint
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
-	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/seglog/seglog/internal/layout"
 	"github.com/seglog/seglog/internal/vfs"
 )
 
@@ -25,20 +20,28 @@ const (
 	keyProducers      = "producers"
 	keyFirstDirty     = "first-dirty-offset"
 	keyKnownGaps      = "known-gaps-offset"
+	keySequence       = "sequence"
+	keyMade           = "made"
+	keyPadding        = "padding"
 
 	crcWord    = "crc "
 	crcLineLen = len("crc 00000000\n")
 )
 
-// maxStateFile leaves room for keys that later versions may add.
-const maxStateFile = 64 << 10
+const (
+	// stateFileSize is one sector, with room for the largest numbers in all lines.
+	stateFileSize = 512
+	// maxStateFile leaves room for keys that later versions may add.
+	maxStateFile = 64 << 10
+)
 
 // A State is what a log remembers of itself between two openings, in the file
-// seglog.state of its directory and a copy of it; see StateFiles. It has the shape of a checkpoint, and a last
-// line that guards all lines before it, so that half a file is never trusted:
+// seglog.state of its directory and a copy of it; see StateFiles. It has the shape of a
+// checkpoint, and a last line that guards all lines before it, so that half a file is
+// never trusted:
 //
 //	0
-//	6
+//	11
 //	log-start-offset 0
 //	recovery-point 41022
 //	producers 1                     only if there ever were any
@@ -48,10 +51,14 @@ const maxStateFile = 64 << 10
 //	clean-end-offset 41022
 //	clean-segment 0
 //	clean-size 1048576
+//	sequence 7                      how many changes there were
+//	made 1                          only if the file is new, and not written in place
+//	padding ........                up to 512 bytes in all
 //	crc 43d7bb79                    CRC-32C of everything above, 8 hex digits
 //
-// The three clean lines are all there or all missing, and the durable end may be. A
-// key that we do not know is skipped: a later version wrote it.
+// The three clean lines are all there or all missing. The durable end, the sequence (0)
+// and the padding may be missing. A key that we do not know is skipped: a later version
+// wrote it.
 //
 // Kafka keeps the same facts in one checkpoint for a whole log directory. Ours
 // is beside the log, because a log may be opened alone. A broker ignores it.
@@ -77,6 +84,11 @@ type State struct {
 	KnownGaps int64
 	// Clean is set by a clean close, nil otherwise.
 	Clean *CleanMark
+
+	// Sequence and Made are for StateFiles, which sets them: the number of the change,
+	// and whether the file is a new one, and was not written in place.
+	Sequence int64
+	Made     bool
 }
 
 // A CleanMark says where the log ended when it was closed. It only holds as
@@ -134,7 +146,7 @@ func ParseState(data []byte) (State, error) {
 
 func knownStateKey(key string) bool {
 	switch key {
-	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyFirstDirty, keyKnownGaps, keyDurableEnd, keyCleanEndOffset, keyCleanSegment, keyCleanSize:
+	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyFirstDirty, keyKnownGaps, keyDurableEnd, keyCleanEndOffset, keyCleanSegment, keyCleanSize, keySequence, keyMade:
 		return true
 	}
 	return false
@@ -147,17 +159,20 @@ func stateOf(values map[string]int64) (State, error) {
 			return State{}, &CorruptError{Expected: "a line for " + key}
 		}
 	}
-	producers, known := values[keyProducers]
-	if known && producers != 1 {
-		return State{}, &CorruptError{Expected: "producers 1, or no such line", Found: strconv.FormatInt(producers, 10)}
+	for _, key := range []string{keyProducers, keyMade} {
+		if n, found := values[key]; found && n != 1 {
+			return State{}, &CorruptError{Expected: key + " 1, or no such line", Found: strconv.FormatInt(n, 10)}
+		}
 	}
 	s := State{
 		LogStartOffset: values[keyLogStartOffset],
 		RecoveryPoint:  values[keyRecoveryPoint],
-		Producers:      known,
+		Producers:      values[keyProducers] == 1,
 		DurableEnd:     values[keyDurableEnd],
 		FirstDirty:     values[keyFirstDirty],
 		KnownGaps:      values[keyKnownGaps],
+		Sequence:       values[keySequence],
+		Made:           values[keyMade] == 1,
 	}
 	end, hasEnd := values[keyCleanEndOffset]
 	segment, hasSegment := values[keyCleanSegment]
@@ -190,7 +205,7 @@ func appendChecksum(dst, body []byte) []byte {
 	return fmt.Appendf(dst, "%s%08x\n", crcWord, crc)
 }
 
-// AppendState appends the state file of s to dst.
+// AppendState appends the state file of s to dst, stateFileSize bytes.
 func AppendState(dst []byte, s State) []byte {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	lines := []stateLine{
@@ -215,6 +230,13 @@ func AppendState(dst []byte, s State) []byte {
 			stateLine{keyCleanSegment, number(s.Clean.Segment)},
 			stateLine{keyCleanSize, number(s.Clean.Size)})
 	}
+	lines = append(lines, stateLine{keySequence, number(s.Sequence)})
+	if s.Made {
+		lines = append(lines, stateLine{keyMade, "1"})
+	}
+	lines = append(lines, stateLine{key: keyPadding})
+	padding := stateFileSize - len(stateLines().Encode(nil, lines)) - crcLineLen
+	lines[len(lines)-1].value = strings.Repeat(".", padding)
 	start := len(dst)
 	dst = stateLines().Encode(dst, lines)
 	return appendChecksum(dst, dst[start:])
@@ -228,73 +250,4 @@ func ReadState(fsys vfs.FS, path string) (State, error) {
 	}
 	s, err := ParseState(data)
 	return s, In(path, err)
-}
-
-// StateFiles is a state on disk, kept twice in one directory. What a log start
-// within a segment hides is hidden by nothing else, and a file of a hundred bytes is
-// lost as easily as any: one sector, one careless command. A second copy costs one
-// more small write where a state changes, which is when a log rolls, is opened,
-// closed, or removes records. Nothing else in the log's own format has room for it.
-//
-// Both copies are durable before Write returns, so that each is at any time a state
-// that the log may be opened with. It is not safe for concurrent use.
-type StateFiles struct {
-	FS  vfs.FS
-	Dir string
-
-	both []byte // what both copies hold; nil if they differ or it is not known
-}
-
-func (f *StateFiles) paths() []string {
-	return []string{filepath.Join(f.Dir, layout.SeglogStateName), filepath.Join(f.Dir, layout.SeglogStateCopyName)}
-}
-
-// Read reads the first copy that is whole. If none is, the error is the
-// *CorruptError of the first that is damaged, or fs.ErrNotExist when none is there.
-func (f *StateFiles) Read() (State, error) {
-	var states [2]State
-	var errs [2]error
-	for i, path := range f.paths() {
-		states[i], errs[i] = ReadState(f.FS, path)
-		if errs[i] != nil && !errors.Is(errs[i], ErrCorrupt) && !errors.Is(errs[i], fs.ErrNotExist) {
-			return State{}, errs[i]
-		}
-	}
-	f.both = nil
-	switch {
-	case errs[0] == nil:
-		first := AppendState(nil, states[0])
-		if errs[1] == nil && bytes.Equal(first, AppendState(nil, states[1])) {
-			f.both = first
-		}
-		return states[0], nil
-	case errs[1] == nil:
-		return states[1], nil
-	case errors.Is(errs[0], fs.ErrNotExist):
-		return State{}, errs[1] // damaged, or missing too
-	}
-	return State{}, errs[0]
-}
-
-// Write makes s the durable content of both copies. It does nothing if it is already.
-// A negative number is ErrInvalid. If writing fails each copy is the old one or the
-// new.
-func (f *StateFiles) Write(s State) error {
-	data := AppendState(nil, s)
-	if bytes.Equal(data, f.both) {
-		return nil
-	}
-	if _, err := ParseState(data); err != nil {
-		return fmt.Errorf("write %s: %w: %w", f.paths()[0], ErrInvalid, err)
-	}
-	before := f.both
-	if err := vfs.WriteCopiesAtomic(f.FS, data, f.paths()...); err != nil {
-		_, _ = f.Read() // which of them are new now, nobody has said
-		if !bytes.Equal(f.both, before) {
-			f.both = nil
-		}
-		return err
-	}
-	f.both = data
-	return nil
 }

@@ -1,10 +1,11 @@
 package checkpoint
 
 import (
-	"io/fs"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,19 @@ clean-end-offset 41022
 clean-segment 0
 clean-size 1048576
 crc 43d7bb79
+`
+
+// As it is written now, but for the padding.
+const writtenState = `0
+7
+log-start-offset 0
+recovery-point 41022
+clean-end-offset 41022
+clean-segment 0
+clean-size 1048576
+sequence 3
+padding %s
+crc 0b5fa2c9
 `
 
 const openState = `0
@@ -38,95 +52,41 @@ crc 8d62edd0
 `
 
 func TestStateFileIsAsDocumented(t *testing.T) {
+	written := fmt.Sprintf(writtenState, strings.Repeat(".", 377))
+	require.Len(t, written, 512)
+	closed := State{RecoveryPoint: 41022, Clean: &CleanMark{EndOffset: 41022, Size: 1 << 20}, Sequence: 3}
+	require.Equal(t, written, string(AppendState(nil, closed)))
+	require.Equal(t, "head"+written, string(AppendState([]byte("head"), closed)))
+	old := closed
+	old.Sequence = 0
 	tests := []struct {
 		name, text string
 		state      State
 	}{
-		{"closed cleanly", cleanState, State{RecoveryPoint: 41022, Clean: &CleanMark{EndOffset: 41022, Size: 1 << 20}}},
+		{"as it is written", written, closed},
+		{"closed cleanly", cleanState, old},
 		{"with a durable end", durableState, State{LogStartOffset: 7, RecoveryPoint: 41022, DurableEnd: 41020}},
 		{"in use", openState, State{LogStartOffset: 7, RecoveryPoint: 41022}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.text, string(AppendState(nil, tt.state)))
-			require.Equal(t, "head"+tt.text, string(AppendState([]byte("head"), tt.state)))
 			got, err := ParseState([]byte(tt.text))
 			require.NoError(t, err)
 			require.Equal(t, tt.state, got)
+			again, err := ParseState(AppendState(nil, got))
+			require.NoError(t, err)
+			require.Equal(t, got, again)
 		})
 	}
 }
 
-func TestStateComesBack(t *testing.T) {
-	files := StateFiles{FS: vfs.OS, Dir: t.TempDir()}
-	_, err := files.Read()
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	for _, s := range []State{
-		{},
-		{LogStartOffset: math.MaxInt64, RecoveryPoint: math.MaxInt64, DurableEnd: math.MaxInt64},
-		{LogStartOffset: 1, RecoveryPoint: 2, DurableEnd: 2, Clean: &CleanMark{EndOffset: 3, Segment: 4, Size: 5}},
-		{LogStartOffset: 1, RecoveryPoint: 2},
-	} {
-		require.NoError(t, files.Write(s))
-		for _, name := range []string{"seglog.state", "seglog.state.copy"} {
-			got, err := ReadState(vfs.OS, filepath.Join(files.Dir, name))
-			require.NoError(t, err)
-			require.Equal(t, s, got)
-		}
-		again := StateFiles{FS: vfs.OS, Dir: files.Dir}
-		got, err := again.Read()
-		require.NoError(t, err)
-		require.Equal(t, s, got)
+// What is written in place has to have one size, whatever is in it.
+func TestEachStateFillsASector(t *testing.T) {
+	most := State{math.MaxInt64, math.MaxInt64, true, math.MaxInt64, math.MaxInt64, math.MaxInt64,
+		&CleanMark{math.MaxInt64, math.MaxInt64, math.MaxInt64}, math.MaxInt64, true}
+	for _, s := range []State{{}, most, {LogStartOffset: 10, Clean: &CleanMark{}}} {
+		require.Len(t, AppendState(nil, s), 512)
 	}
-}
-
-func TestOneCopyOfAStateIsEnough(t *testing.T) {
-	state := State{LogStartOffset: 3, RecoveryPoint: 7, DurableEnd: 7}
-	spoil := map[string]func(t *testing.T, path string){
-		"missing": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
-		"damaged": func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte("0\n2\n"), 0o644)) },
-		"older": func(t *testing.T, path string) {
-			require.NoError(t, os.WriteFile(path, AppendState(nil, State{RecoveryPoint: 1}), 0o644))
-		},
-	}
-	for what, spoil := range spoil {
-		for _, name := range []string{"seglog.state", "seglog.state.copy"} {
-			if what == "older" && name == "seglog.state" {
-				continue // it is written first
-			}
-			t.Run(name+" is "+what, func(t *testing.T) {
-				dir := t.TempDir()
-				files := StateFiles{FS: vfs.OS, Dir: dir}
-				require.NoError(t, files.Write(state))
-				spoil(t, filepath.Join(dir, name))
-				files = StateFiles{FS: vfs.OS, Dir: dir}
-				got, err := files.Read()
-				require.NoError(t, err)
-				require.Equal(t, state, got)
-				require.NoError(t, files.Write(state), "it makes both the same again")
-				for _, name := range []string{"seglog.state", "seglog.state.copy"} {
-					got, err := ReadState(vfs.OS, filepath.Join(dir, name))
-					require.NoError(t, err)
-					require.Equal(t, state, got)
-				}
-			})
-		}
-	}
-	t.Run("both are damaged", func(t *testing.T) {
-		dir := t.TempDir()
-		spoil["damaged"](t, filepath.Join(dir, "seglog.state"))
-		spoil["damaged"](t, filepath.Join(dir, "seglog.state.copy"))
-		_, err := (&StateFiles{FS: vfs.OS, Dir: dir}).Read()
-		require.ErrorIs(t, err, ErrCorrupt)
-	})
-	t.Run("one is damaged and the other missing", func(t *testing.T) {
-		for _, name := range []string{"seglog.state", "seglog.state.copy"} {
-			dir := t.TempDir()
-			spoil["damaged"](t, filepath.Join(dir, name))
-			_, err := (&StateFiles{FS: vfs.OS, Dir: dir}).Read()
-			require.ErrorIs(t, err, ErrCorrupt)
-		}
-	})
 }
 
 // sealed returns body with the checksum that makes it whole.
@@ -183,28 +143,11 @@ func TestStateNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestWriteStateRefusesNegativeNumbers(t *testing.T) {
-	files := StateFiles{FS: vfs.OS, Dir: t.TempDir()}
-	for _, s := range []State{
-		{LogStartOffset: -1},
-		{RecoveryPoint: -1},
-		{DurableEnd: -1},
-		{Clean: &CleanMark{EndOffset: -1}},
-		{Clean: &CleanMark{Segment: -1}},
-		{Clean: &CleanMark{Size: -1}},
-	} {
-		require.ErrorIs(t, files.Write(s), ErrInvalid)
-		entries, err := os.ReadDir(files.Dir)
-		require.NoError(t, err)
-		require.Empty(t, entries)
-	}
-}
-
 // FuzzParseState: never panics; what parses is what comes back from writing it.
 // The body is also tried with a matching checksum, or nothing would get past it.
 func FuzzParseState(f *testing.F) {
 	for _, seed := range []string{
-		"", cleanState, openState, durableState,
+		"", cleanState, openState, durableState, fmt.Sprintf(writtenState, "..."),
 		"0\n2\nlog-start-offset 1\nrecovery-point 2\n",
 		"0\n4\nrecovery-point 2\nfuture some words\nlog-start-offset 1\nother \n",
 		"0\n5\nlog-start-offset 1\nrecovery-point 1\nclean-end-offset 1\nclean-segment 0\nclean-size 1\n",
