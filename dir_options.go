@@ -150,6 +150,7 @@ func (o DirOptions) resolve() (DirOptions, error) {
 	}
 	errs := []error{
 		inRange("MaxOpenSegments", o.MaxOpenSegments, 1, math.MaxInt32),
+		inRange("LookupBytes", o.LookupBytes, math.MinInt64, maxLookupBytes),
 		inRange("RecoveryThreads", o.RecoveryThreads, 1, maxRecoveryThreads),
 		inRange("RetentionCheckInterval", o.RetentionCheckInterval, time.Millisecond, math.MaxInt64),
 		inRange("InitialTaskDelay", o.InitialTaskDelay, 0, math.MaxInt64),

@@ -186,7 +186,7 @@ func (l *Log) acquireHere(s *segment.Segment) error {
 	return err
 }
 
-// doubt is about damage that a reader meets: the log may have changed meanwhile.
+// doubt is about damage or a gap that a reader meets: the log may have changed meanwhile.
 type doubt struct {
 	generation int64 // of the log, when the reader began
 	// Of a read-only log, what was met before, and on account of which the log was
@@ -199,16 +199,19 @@ type doubt struct {
 func (l *Log) newDoubt() doubt { return doubt{generation: l.generation.Load()} }
 
 // again reports whether to read again: what a truncation has left may look like damage to
-// one who does not know of it yet, and so may what was appended then. Of its own
+// one who does not know of it yet, and so may what was appended then. What was not there for
+// a moment may look like a gap. Of its own
 // truncations a log knows. If it is read-only, another process has changed the file since
 // the log was last looked at, or has compacted several segments into it; what is met again
 // is believed when that does not go on, or after some times. Nothing is acquired.
 func (l *Log) again(d *doubt, err error) (bool, error) {
 	var damage *CorruptionError
-	if !errors.As(err, &damage) {
+	var gap *GapError
+	isGap := errors.As(err, &gap)
+	if !isGap && !errors.As(err, &damage) {
 		return false, err
 	}
-	if !l.opts.ReadOnly {
+	if isGap || !l.opts.ReadOnly {
 		before := d.generation
 		d.generation = l.generation.Load()
 		if d.generation == before {

@@ -128,11 +128,12 @@ type Options struct {
 	// In a Dir that of DirOptions counts. Beyond it those that are not used are
 	// closed, and opened again when they are. 0 means 1024.
 	MaxOpenSegments int
-	// LookupBytes is how much memory may be used to remember where records are, two
-	// to four bytes for each that lies near one that Get or OffsetForTime was asked for. When it is full what
-	// was not looked at lately is forgotten. The files of segments in which records are
-	// looked up, and of those that are scanned, are mapped. A negative value means none of
-	// both: all reading is done by calls. In a Dir that of DirOptions counts. 0 means 12 MiB, which is enough for two million small records.
+	// LookupBytes is how much memory may be used to remember where records are, two to
+	// six bytes for each that lies near one that Get or OffsetForTime was asked for, and at
+	// most 64 GiB. When it is full what was not looked at lately is forgotten. The files of
+	// segments in which records are looked up, and of those that are scanned, are mapped. A
+	// negative value means none of both: all reading is done by calls. In a Dir that of
+	// DirOptions counts. 0 means 12 MiB, which is enough for two million small records.
 	LookupBytes int64
 	// AheadBytes is how much room, at most, is made at once ahead of the end of a log:
 	// the active segment's file is extended by zeros, with their blocks, and appends
@@ -202,6 +203,7 @@ const (
 	defaultMaxMessageBytes    = 1<<20 + 12
 	defaultMaxOpenSegments    = 1024
 	defaultLookupBytes        = 12 << 20
+	maxLookupBytes            = 64 << 30 // a sixteenth is taken at once
 	defaultAheadBytes         = 1 << 20
 	defaultRetentionTime      = 7 * 24 * time.Hour
 	defaultTimestampAfterMax  = time.Hour
@@ -267,6 +269,7 @@ func (o Options) resolve() (Options, error) {
 		inRange("FlushBytes", o.FlushBytes, 0, math.MaxInt64),
 		inRange("FlushInterval", o.FlushInterval, 0, math.MaxInt64),
 		inRange("MaxOpenSegments", o.MaxOpenSegments, 1, math.MaxInt32),
+		inRange("LookupBytes", o.LookupBytes, math.MinInt64, maxLookupBytes),
 		inRange("AheadBytes", o.AheadBytes, math.MinInt64, segment.MaxBytes),
 		inRange("StartOffset", o.StartOffset, 0, math.MaxInt64-1),
 	)

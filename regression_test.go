@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -378,4 +379,122 @@ func TestALogIsOpenedBesideAWriterThatDeletes(t *testing.T) {
 	require.Equal(t, span(49, 49), offsetsOf(readAll(t, r, r.Offsets().Start)))
 	_, err := seglog.Open(filepath.Join(dir, "nowhere"), seglog.Options{ReadOnly: true})
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// A truncation beside Get takes the records away that it is looking for: none of them was
+// ever a gap.
+func TestGetBesideATruncationIsNotToldOfAGap(t *testing.T) {
+	l := openLog(t, t.TempDir(), seglog.Options{Sync: seglog.SyncNever})
+	var stop atomic.Bool
+	done := make(chan error)
+	go func() {
+		var err error
+		for err == nil && !stop.Load() {
+			for i := l.Offsets().End; i < 50 && err == nil; i++ {
+				_, err = l.Append(many(1, i), nil)
+			}
+			err = errors.Join(err, l.TruncateTo(10))
+		}
+		done <- err
+	}()
+	for range 50_000 {
+		if _, err := l.Get(30); err != nil {
+			var outside *seglog.OffsetError
+			require.ErrorAs(t, err, &outside)
+		}
+	}
+	stop.Store(true)
+	require.NoError(t, <-done)
+}
+
+// An entry of an index that names another offset, in a neighbouring batch, says nothing of
+// what lies before it.
+func TestAFlippedOffsetOfAnIndexDoesNotChangeWhatATimeFinds(t *testing.T) {
+	flip := func(t *testing.T, path string, size, at int, from byte) {
+		edit(t, path, func(b []byte) []byte {
+			for i := 0; i < len(b); i += size {
+				if b[i+at] == from {
+					b[i+at] ^= 1
+					return b
+				}
+			}
+			require.Fail(t, "no such entry")
+			return nil
+		})
+	}
+	for name, tt := range map[string]struct {
+		batch, interval int
+		timestamp       func(i int) int64
+		flip            func(t *testing.T, dir string)
+		ask, want       int64
+	}{
+		"of offsets": {7, 300, func(i int) int64 {
+			if i >= 21 && i < 35 {
+				return 1021
+			}
+			return 1000 + int64(i)
+		}, func(t *testing.T, dir string) { flip(t, segmentFile(dir, 0, ".index"), 8, 3, 20) }, 1021, 21},
+		"of timestamps": {1, 1, func(i int) int64 { return 1000 + int64(i/2*2) },
+			func(t *testing.T, dir string) { flip(t, segmentFile(dir, 0, ".timeindex"), 12, 11, 4) }, 1004, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := seglog.Options{Sync: seglog.SyncNever, IndexIntervalBytes: tt.interval}
+			l := openLog(t, t.TempDir(), opts)
+			for first := 0; first < 42; first += tt.batch {
+				var records []seglog.Record
+				for i := range tt.batch {
+					records = append(records, seglog.Record{Timestamp: tt.timestamp(first + i), Value: []byte("0123456")})
+				}
+				_, err := l.Append(records, nil)
+				require.NoError(t, err)
+			}
+			rollLog(t, l)
+			closeLog(t, l)
+			tt.flip(t, l.Dir())
+			for _, lookup := range []int64{-1, 0} {
+				for _, readOnly := range []bool{true, false} {
+					opts.LookupBytes, opts.ReadOnly = lookup, readOnly
+					l := openLog(t, l.Dir(), opts)
+					require.Equal(t, tt.want, offsetForTime(t, l, tt.ask), "LookupBytes %d, read-only %v", lookup, readOnly)
+					closeLog(t, l)
+				}
+			}
+		})
+	}
+}
+
+// The same bytes, in a batch of another time.
+func TestAReaderBesideATruncatingWriterGetsNoOldTimestamps(t *testing.T) {
+	dir := t.TempDir()
+	w := openLog(t, dir, seglog.Options{Sync: seglog.SyncNever, IndexIntervalBytes: 1})
+	fill := func(timestamp int64) {
+		for range 3 {
+			_, err := w.Append([]seglog.Record{{Timestamp: timestamp, Value: []byte("a")}, {Timestamp: timestamp + 1, Value: []byte("b")}}, nil)
+			require.NoError(t, err)
+		}
+	}
+	fill(1000)
+	r := openLog(t, dir, seglog.Options{ReadOnly: true})
+	for range 2 {
+		for offset := range int64(6) {
+			_, err := r.Get(offset)
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, w.TruncateTo(0))
+	fill(500_000)
+	for offset := range int64(6) {
+		want, err := w.Get(offset)
+		require.NoError(t, err)
+		got, err := r.Get(offset)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+func TestLookupBytesHaveALimit(t *testing.T) {
+	_, err := seglog.Open(t.TempDir(), seglog.Options{LookupBytes: math.MaxInt64})
+	require.ErrorContains(t, err, "LookupBytes")
+	_, err = seglog.OpenDir(t.TempDir(), seglog.DirOptions{LookupBytes: math.MaxInt64})
+	require.ErrorContains(t, err, "LookupBytes")
 }

@@ -267,19 +267,26 @@ func (x *Index) Base() int64 { return x.base }
 // At returns entry i. It panics unless 0 <= i < Len. The entry of a faulted
 // index is {base, 0}.
 func (x *Index) At(i int) Entry {
-	e, length := x.none(), 0
+	e, found := x.IfAt(i)
+	if !found && !x.Faulted() {
+		panic(fmt.Sprintf("index: entry %d of %d", i, x.Len()))
+	}
+	return e
+}
+
+// IfAt is At for a caller beside whom the index may become shorter. It reports false, with
+// {base, 0}, if there is no entry i, or the index is faulted.
+func (x *Index) IfAt(i int) (e Entry, found bool) {
+	e = x.none()
 	err := x.table.Read(func(v mapped.View) {
-		if length = v.Len; 0 <= i && i < length {
+		if found = 0 <= i && i < v.Len; found {
 			e = x.entry(v, i)
 		}
 	})
 	if err != nil {
-		return x.none()
+		return x.none(), false
 	}
-	if i < 0 || i >= length {
-		panic(fmt.Sprintf("index: entry %d of %d", i, length))
-	}
-	return e
+	return e, found
 }
 
 // Last returns the last entry, or {base, 0} and false.

@@ -14,6 +14,14 @@ import (
 // byCalls is more than a scan reads by calls first.
 const byCalls = 2 * scanChunk
 
+// needPlaces ends a test on systems whose address space is too small for any.
+func needPlaces(t *testing.T) {
+	t.Helper()
+	if NewPlaces(1) == nil {
+		t.Skip("nothing is remembered with 32 bits")
+	}
+}
+
 // copied is a segment with places, whose log is long enough to be copied in part.
 type copied struct {
 	s         *Segment
@@ -23,6 +31,7 @@ type copied struct {
 
 func newCopied(t *testing.T) *copied {
 	t.Helper()
+	needPlaces(t)
 	const base = 100
 	log, positions := batches(t, base, (byCalls+4*copyChunk)/120)
 	require.Greater(t, len(log), byCalls+3*copyChunk)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seglog/seglog/index"
 	"github.com/seglog/seglog/record"
+	"github.com/seglog/seglog/timeindex"
 )
 
 // SeekOffset aims c at the first batch whose last offset is at or above
@@ -129,6 +130,13 @@ func (s *Segment) floor(offset int64) index.Entry {
 	return e
 }
 
+// timeBelow returns the last entry of the time index below a timestamp: up to its offset all
+// records are older. Of one with the very timestamp, a flipped bit of its offset would go
+// unnoticed where several batches have it.
+func (s *Segment) timeBelow(timestamp int64) timeindex.Entry {
+	return s.open.time.Lookup(max(timestamp, math.MinInt64+1) - 1)
+}
+
 // SeekTime aims c at the first batch whose largest timestamp is at or above
 // timestamp and whose last offset is at or above start. io.EOF when there is
 // none. The segment must be acquired.
@@ -137,9 +145,9 @@ func (s *Segment) floor(offset int64) index.Entry {
 // batch contradicts is not believed: the scan then starts at start.
 func (s *Segment) SeekTime(c *Scanner, timestamp, start int64, b Bound) error {
 	if s.open.time != nil {
-		e := s.open.time.Lookup(timestamp)
+		e := s.timeBelow(timestamp)
 		if e.Offset > start && e.Timestamp >= 0 {
-			if h, err := s.seekHeader(c, e.Offset, b); err == nil && h.MaxTimestamp <= e.Timestamp {
+			if h, err := s.seekHeader(c, e.Offset, b); err == nil && h.MaxTimestamp == e.Timestamp {
 				return c.SkipOlder(timestamp)
 			}
 		}

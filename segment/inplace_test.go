@@ -106,6 +106,7 @@ func TestRecoveryInPlaceIsTheSame(t *testing.T) {
 }
 
 func TestWhatIsCheckedInPlace(t *testing.T) {
+	needPlaces(t)
 	log := ofEachKind(t, 100, 600)
 	s := holding(t, log, 100, NewPlaces(1<<20))
 	require.Nil(t, holding(t, log, 100, nil).inPlaceWalk(), "without places nothing is mapped")

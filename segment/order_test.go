@@ -76,6 +76,7 @@ func scanned(t *testing.T, log []byte, base int64, b Bound) (offsets []int64, da
 }
 
 func TestAScanNeverGivesABatchThatItsNeighboursContradict(t *testing.T) {
+	needPlaces(t)
 	const n, base = 8, 100
 	log, positions := batches(t, base, n)
 	for victim := range n {

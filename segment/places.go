@@ -27,8 +27,9 @@ import (
 // found right, for as long as the files of its segment stay open and are not
 // truncated. And since someone else may cut a file, or a disk give back other bytes
 // than the first time, each look-up checks what it finds: the checksum of the batch if
-// the record is alone in it, else two bytes of one of its own. Batches that are
-// compressed, control batches and those of old formats are not remembered. Whoever finds
+// the record is alone in it, else two bytes of one of its own. Where another process may
+// truncate the log and write others there, the checksum that the batch has has to be the
+// one it had as well. Batches that are compressed, control batches and those of old formats are not remembered. Whoever finds
 // nothing here walks, as before.
 
 // Places is memory for where records are, shared by any number of segments and safe
@@ -82,6 +83,7 @@ type known struct {
 	owner  uint64
 	rising bool  // timestamps do from record to record, and there is no control batch
 	wide   bool  // positions take four bytes, not two
+	shared bool  // another process may write to the log
 	slot   int32 // of the index entry it ends with
 
 	start, end uint32 // positions of its first batch and behind its last one
@@ -98,15 +100,15 @@ type known struct {
 // first.
 //
 //	record:  position 2 or, if wide, 4; 0 where there is none | check 2, if there are batches
-//	batch:   position 4 (highest bit: of append time) | base offset 4 | timestamp 8
+//	batch:   position 4 (highest bit: of append time) | base offset 4 | timestamp 8 | checksum 4
 const (
-	placeBatch    = 16
+	placeBatch    = 20
 	placeAppended = 1 << 31
 )
 
-func newInterval(owner uint64, slot int, w *placeWalk) *interval {
+func newInterval(owner uint64, slot int, shared bool, w *placeWalk) *interval {
 	k := known{
-		owner: owner, slot: int32(slot), start: uint32(w.start), end: uint32(w.end), first: w.first,
+		owner: owner, slot: int32(slot), shared: shared, start: uint32(w.start), end: uint32(w.end), first: w.first,
 		newest: w.newest, rising: !w.falls, wide: w.end-w.start > 1<<16, records: int32(len(w.places)),
 	}
 	if len(w.batches) < w.records {
@@ -136,7 +138,10 @@ func newInterval(owner uint64, slot int, w *placeWalk) *interval {
 	return v
 }
 
-var le = binary.LittleEndian
+var (
+	le = binary.LittleEndian
+	be = binary.BigEndian
+)
 
 // table is the memory behind v.
 func (v *interval) table() []byte {
@@ -169,8 +174,9 @@ func (v *interval) at(i int) uint32 {
 // check is that of the record at place i, if there are batches.
 func (v *interval) check(i int) uint16 { return le.Uint16(v.table()[v.width()*(i+1)-2:]) }
 
-// batchOf returns the last batch that begins at or below place, if there are batches.
-func (v *interval) batchOf(place uint32) (at uint32, o record.Origin) {
+// batchOf returns the last batch that begins at or below place, if there are batches, and
+// its checksum.
+func (v *interval) batchOf(place uint32) (at uint32, o record.Origin, crc uint32) {
 	table := v.table()[v.width()*int(v.records):]
 	low, high := 0, int(v.batches)
 	for high-low > 1 {
@@ -184,7 +190,7 @@ func (v *interval) batchOf(place uint32) (at uint32, o record.Origin) {
 	at = le.Uint32(b)
 	o.BaseOffset = v.first + int64(int32(le.Uint32(b[4:])))
 	o.Timestamp, o.AppendTime = int64(le.Uint64(b[8:])), at&placeAppended != 0
-	return at &^ placeAppended, o
+	return at &^ placeAppended, o, le.Uint32(b[16:])
 }
 
 // size is how much memory v takes, with the sixteenth that is lost on average.
@@ -318,7 +324,10 @@ func (v *interval) decode(it *record.Iterator, memory []byte, i int, check bool)
 	place := v.at(i)
 	data := memory[v.start+place : v.end]
 	if v.batches > 0 {
-		_, origin := v.batchOf(place)
+		at, origin, crc := v.batchOf(place)
+		if check && v.shared && be.Uint32(memory[v.start+at+crcPosition:]) != crc {
+			return nil
+		}
 		it.ResetWithin(data, origin)
 	} else if b, err := record.Parse(memory[v.start+place-record.HeaderSize : v.end]); err != nil || check && b.Check() != nil {
 		return nil
@@ -344,20 +353,18 @@ func checkOf(b []byte) uint16 { return uint16(crc32.Checksum(b, castagnoli)) }
 func (s *Segment) Remember(c *Scanner, it *record.Iterator, offset int64, b Bound) {
 	size := s.size.Load()
 	slot, _ := s.open.index.SlotAbove(offset)
-	var from, to index.Entry
+	var from index.Entry
 	if slot > 0 {
-		from = s.open.index.At(slot - 1)
+		from, _ = s.open.index.IfAt(slot - 1)
 	}
-	last := slot == s.open.index.Len()
-	if last {
+	to, inside := s.open.index.IfAt(slot)
+	if !inside {
 		if s.writable.Load() || s.opts.ReadOnly && !b.Sealed {
 			return // it is being added to
 		}
 		to = index.Entry{Offset: b.Upper - 1, Position: size}
-	} else {
-		to = s.open.index.At(slot)
 	}
-	if to.Offset < offset || slot > 0 && from.Offset >= offset || !last && to.Position >= size {
+	if to.Offset < offset || slot > 0 && from.Offset >= offset || inside && to.Position >= size {
 		return // the index was cut meanwhile, or is ahead of what is published
 	}
 	owner := s.memory.ownerOf(s.opts.Places)
@@ -366,7 +373,7 @@ func (s *Segment) Remember(c *Scanner, it *record.Iterator, offset int64, b Boun
 	if !w.walk(s, c, it, b, size, from, to) {
 		*w = placeWalk{places: w.places[:0], batches: w.batches[:0], checks: w.checks[:0]}
 	}
-	s.opts.Places.add(newInterval(owner, slot, w))
+	s.opts.Places.add(newInterval(owner, slot, s.opts.ReadOnly, w))
 }
 
 var placeWalks = sync.Pool{New: func() any { return new(placeWalk) }}
@@ -387,6 +394,7 @@ type placeWalk struct {
 type walkedBatch struct {
 	at     uint32
 	origin record.Origin
+	crc    uint32
 }
 
 func (b walkedBatch) appendTo(table []byte, first int64) []byte {
@@ -395,7 +403,8 @@ func (b walkedBatch) appendTo(table []byte, first int64) []byte {
 	}
 	table = le.AppendUint32(table, b.at)
 	table = le.AppendUint32(table, uint32(b.origin.BaseOffset-first))
-	return le.AppendUint64(table, uint64(b.origin.Timestamp))
+	table = le.AppendUint64(table, uint64(b.origin.Timestamp))
+	return le.AppendUint32(table, b.crc)
 }
 
 // walk reads the batches behind that of one index entry up to that of the next, and
@@ -451,7 +460,7 @@ func (w *placeWalk) take(b record.Batch, it *record.Iterator, pos int64) bool {
 			w.first = offset
 		}
 		if w.records == before {
-			w.batches = append(w.batches, walkedBatch{uint32(pos - w.start), b.Origin()})
+			w.batches = append(w.batches, walkedBatch{uint32(pos - w.start), b.Origin(), b.CRC()})
 		}
 		i := offset - w.first
 		if offset <= last || offset > b.LastOffset() || i > mostInterval/2 {

@@ -46,6 +46,7 @@ func lookAt(t *testing.T, s *Segment, offset int64) (found, unknown bool) {
 }
 
 func TestAPlaceIsKnownFromTheSecondTimeOn(t *testing.T) {
+	needPlaces(t)
 	for _, batch := range []int64{1, 7, 30} {
 		s := placed(t, NewPlaces(1<<20), 210, batch)
 		last := s.open.index.LastOffset()
@@ -64,6 +65,7 @@ func TestAPlaceIsKnownFromTheSecondTimeOn(t *testing.T) {
 }
 
 func TestPlacesAreForgottenWithTheFilesAndWhenTheyAreCut(t *testing.T) {
+	needPlaces(t)
 	s := placed(t, NewPlaces(1<<20), 210, 7)
 	known := func() bool {
 		lookAt(t, s, 20)
@@ -87,6 +89,7 @@ func TestPlacesAreForgottenWithTheFilesAndWhenTheyAreCut(t *testing.T) {
 }
 
 func TestPlacesKeepToTheirMemory(t *testing.T) {
+	needPlaces(t)
 	p := NewPlaces(4000)
 	s := placed(t, p, 2000, 10)
 	for range 3 {
@@ -113,6 +116,7 @@ func TestPlacesKeepToTheirMemory(t *testing.T) {
 }
 
 func TestCompressedAndDamagedBatchesAreNotRemembered(t *testing.T) {
+	needPlaces(t)
 	s, err := Create(t.TempDir(), 0, Options{FS: vfs.OS, IndexIntervalBytes: 1, Places: NewPlaces(1 << 20)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Retire()) })

@@ -19,7 +19,7 @@ func (s *Segment) TimeAt(it *record.Iterator, timestamp, start int64) (at Timest
 	if p == nil || s.open.index == nil || s.open.time == nil || s.memory.failed.Load() {
 		return at, false, -1
 	}
-	entry := s.open.time.Lookup(timestamp)
+	entry := s.timeBelow(timestamp)
 	switch {
 	case entry.Timestamp < 0 && start <= s.base:
 		entry.Offset = s.base // no entry: from the start of the segment
@@ -34,15 +34,17 @@ func (s *Segment) TimeAt(it *record.Iterator, timestamp, start int64) (at Timest
 		switch {
 		case v == nil:
 			return at, false, offset
-		case v.records == 0 || !v.rising, n == 0 && entry.Timestamp >= 0 && v.newest > entry.Timestamp:
-			return at, false, -1 // nothing to bisect, or the entry is wrong
+		case v.records == 0 || !v.rising, n == 0 && entry.Timestamp >= 0 && (v.newest > entry.Timestamp || v.first > entry.Offset):
+			return at, false, -1 // nothing to bisect, or an entry is wrong
 		case v.newest >= timestamp:
 			at, found = s.bisect(it, v, timestamp)
 			return at, found && at.Offset >= start, -1
-		case slot >= s.open.index.Len():
+		}
+		end, inside := s.open.index.IfAt(slot)
+		if !inside {
 			return at, false, -1
 		}
-		offset = s.open.index.At(slot).Offset + 1
+		offset = end.Offset + 1
 		slot++
 	}
 	return at, false, -1

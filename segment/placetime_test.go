@@ -69,6 +69,7 @@ func timeAt(t *testing.T, s *Segment, timestamp, start int64) (TimestampOffset, 
 }
 
 func TestATimeIsFoundAmongRememberedPlaces(t *testing.T) {
+	needPlaces(t)
 	s := timed(t, 30, func(offset int64) int64 { return 1000 + offset/3*3 }, -1, 0)
 	found := 0
 	for timestamp := int64(990); timestamp < 1300; timestamp++ {
@@ -91,6 +92,7 @@ func TestATimeIsFoundAmongRememberedPlaces(t *testing.T) {
 }
 
 func TestNoRecordBelowTheStartIsFoundByItsTime(t *testing.T) {
+	needPlaces(t)
 	s := timed(t, 30, func(offset int64) int64 { return 1000 + offset/10 }, -1, 0)
 	found := 0
 	for start := range int64(290) {
@@ -106,6 +108,7 @@ func TestNoRecordBelowTheStartIsFoundByItsTime(t *testing.T) {
 }
 
 func TestTimesThatDoNotRiseAreLookedForInTheFile(t *testing.T) {
+	needPlaces(t)
 	for name, s := range map[string]*Segment{
 		"one is older": timed(t, 30, func(offset int64) int64 {
 			if offset == 153 {
@@ -127,6 +130,7 @@ func TestTimesThatDoNotRiseAreLookedForInTheFile(t *testing.T) {
 }
 
 func TestATimeInAFileThatWasChangedIsNotAnswered(t *testing.T) {
+	needPlaces(t)
 	for name, change := range map[string]func(t *testing.T, f *os.File, at int64){
 		"cut": func(t *testing.T, f *os.File, at int64) { require.NoError(t, f.Truncate(0)) },
 		"zeros": func(t *testing.T, f *os.File, at int64) {
