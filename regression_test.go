@@ -16,7 +16,9 @@ import (
 
 	"github.com/seglog/seglog"
 	"github.com/seglog/seglog/internal/vfs"
+	"github.com/seglog/seglog/internal/vfs/crashfs"
 	"github.com/seglog/seglog/internal/vfs/faultfs"
+	"github.com/seglog/seglog/logtest"
 	"github.com/seglog/seglog/record"
 )
 
@@ -497,4 +499,38 @@ func TestLookupBytesHaveALimit(t *testing.T) {
 	require.ErrorContains(t, err, "LookupBytes")
 	_, err = seglog.OpenDir(t.TempDir(), seglog.DirOptions{LookupBytes: math.MaxInt64})
 	require.ErrorContains(t, err, "LookupBytes")
+}
+
+// Whoever has copied a log has synced its files, perhaps, and not their names.
+func TestALogThatWasCopiedHasItsNamesOnDiskOnceItIsOpen(t *testing.T) {
+	from := logtest.NewDisk(logtest.DiskOptions{})
+	l := openLog(t, "log", seglog.Options{FS: from.FS()})
+	appendEach(t, l, many(10, 0)...)
+	require.NoError(t, l.DeleteBefore(3))
+	closeLog(t, l)
+	disk := crashfs.New(crashfs.Options{})
+	require.NoError(t, disk.MkdirAll("log", 0o755))
+	require.NoError(t, disk.SyncDir("/"))
+	names, err := from.ReadDir("log")
+	require.NoError(t, err)
+	for _, name := range names {
+		data, err := from.ReadFile("log/" + name)
+		require.NoError(t, err)
+		f, err := disk.OpenFile("log/"+name, os.O_CREATE|os.O_RDWR, 0o644)
+		require.NoError(t, err)
+		_, err = vfs.WriteFull(f, data, 0)
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+		require.NoError(t, f.Close())
+	}
+	l = openLog(t, "log", seglog.Options{FS: disk})
+	require.True(t, stats(t, l).Recovery.Clean)
+	appendEach(t, l, many(1, 10)...)
+	require.NoError(t, l.DeleteBefore(5))
+	for state := range disk.States(64, 1) {
+		after := openLog(t, "log", seglog.Options{FS: state.FS()})
+		require.Equal(t, span(5, 10), offsetsOf(readAll(t, after, 5)), "%s", state)
+		require.Equal(t, int64(5), after.Offsets().Start, "%s", state)
+		closeLog(t, after)
+	}
 }

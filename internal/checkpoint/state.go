@@ -21,7 +21,6 @@ const (
 	keyFirstDirty     = "first-dirty-offset"
 	keyKnownGaps      = "known-gaps-offset"
 	keySequence       = "sequence"
-	keyMade           = "made"
 	keyPadding        = "padding"
 
 	crcWord    = "crc "
@@ -52,7 +51,6 @@ const (
 //	clean-segment 0
 //	clean-size 1048576
 //	sequence 7                      how many changes there were
-//	made 1                          only if the file is new, and not written in place
 //	padding ........                up to 512 bytes in all
 //	crc 43d7bb79                    CRC-32C of everything above, 8 hex digits
 //
@@ -85,10 +83,8 @@ type State struct {
 	// Clean is set by a clean close, nil otherwise.
 	Clean *CleanMark
 
-	// Sequence and Made are for StateFiles, which sets them: the number of the change,
-	// and whether the file is a new one, and was not written in place.
+	// Sequence is for StateFiles, which sets it: the number of the change.
 	Sequence int64
-	Made     bool
 }
 
 // A CleanMark says where the log ended when it was closed. It only holds as
@@ -146,7 +142,7 @@ func ParseState(data []byte) (State, error) {
 
 func knownStateKey(key string) bool {
 	switch key {
-	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyFirstDirty, keyKnownGaps, keyDurableEnd, keyCleanEndOffset, keyCleanSegment, keyCleanSize, keySequence, keyMade:
+	case keyLogStartOffset, keyRecoveryPoint, keyProducers, keyFirstDirty, keyKnownGaps, keyDurableEnd, keyCleanEndOffset, keyCleanSegment, keyCleanSize, keySequence:
 		return true
 	}
 	return false
@@ -159,20 +155,18 @@ func stateOf(values map[string]int64) (State, error) {
 			return State{}, &CorruptError{Expected: "a line for " + key}
 		}
 	}
-	for _, key := range []string{keyProducers, keyMade} {
-		if n, found := values[key]; found && n != 1 {
-			return State{}, &CorruptError{Expected: key + " 1, or no such line", Found: strconv.FormatInt(n, 10)}
-		}
+	producers, known := values[keyProducers]
+	if known && producers != 1 {
+		return State{}, &CorruptError{Expected: "producers 1, or no such line", Found: strconv.FormatInt(producers, 10)}
 	}
 	s := State{
 		LogStartOffset: values[keyLogStartOffset],
 		RecoveryPoint:  values[keyRecoveryPoint],
-		Producers:      values[keyProducers] == 1,
+		Producers:      known,
 		DurableEnd:     values[keyDurableEnd],
 		FirstDirty:     values[keyFirstDirty],
 		KnownGaps:      values[keyKnownGaps],
 		Sequence:       values[keySequence],
-		Made:           values[keyMade] == 1,
 	}
 	end, hasEnd := values[keyCleanEndOffset]
 	segment, hasSegment := values[keyCleanSegment]
@@ -230,11 +224,7 @@ func AppendState(dst []byte, s State) []byte {
 			stateLine{keyCleanSegment, number(s.Clean.Segment)},
 			stateLine{keyCleanSize, number(s.Clean.Size)})
 	}
-	lines = append(lines, stateLine{keySequence, number(s.Sequence)})
-	if s.Made {
-		lines = append(lines, stateLine{keyMade, "1"})
-	}
-	lines = append(lines, stateLine{key: keyPadding})
+	lines = append(lines, stateLine{keySequence, number(s.Sequence)}, stateLine{key: keyPadding})
 	padding := stateFileSize - len(stateLines().Encode(nil, lines)) - crcLineLen
 	lines[len(lines)-1].value = strings.Repeat(".", padding)
 	start := len(dst)
@@ -242,12 +232,19 @@ func AppendState(dst []byte, s State) []byte {
 	return appendChecksum(dst, dst[start:])
 }
 
-// ReadState is ParseState of a file. A missing file is fs.ErrNotExist.
+// ReadState is ParseState of a file. A missing file is fs.ErrNotExist. Beside a writer the
+// file may be read in the middle of a change, which does not take long: one that is damaged
+// is read again.
 func ReadState(fsys vfs.FS, path string) (State, error) {
-	data, err := ReadFile(fsys, path, maxStateFile)
-	if err != nil {
-		return State{}, err
+	const tries = 3
+	for i := 1; ; i++ {
+		data, err := ReadFile(fsys, path, maxStateFile)
+		if err != nil {
+			return State{}, err
+		}
+		s, err := ParseState(data)
+		if err == nil || i == tries {
+			return s, In(path, err)
+		}
 	}
-	s, err := ParseState(data)
-	return s, In(path, err)
 }

@@ -83,7 +83,7 @@ func TestStateFileIsAsDocumented(t *testing.T) {
 // What is written in place has to have one size, whatever is in it.
 func TestEachStateFillsASector(t *testing.T) {
 	most := State{math.MaxInt64, math.MaxInt64, true, math.MaxInt64, math.MaxInt64, math.MaxInt64,
-		&CleanMark{math.MaxInt64, math.MaxInt64, math.MaxInt64}, math.MaxInt64, true}
+		&CleanMark{math.MaxInt64, math.MaxInt64, math.MaxInt64}, math.MaxInt64}
 	for _, s := range []State{{}, most, {LogStartOffset: 10, Clean: &CleanMark{}}} {
 		require.Len(t, AppendState(nil, s), 512)
 	}

@@ -31,8 +31,9 @@ import (
 // That holds as long as both copies are known to be the same, the one that was written
 // first to be on disk, and so are their names. It is not known of files that an open finds
 // different, or of which one is missing or damaged, nor after an error: then both are made
-// anew, synced and renamed. Of files that are found new (Made) their names may not be on
-// disk, and the directory is synced before they are written over.
+// anew, synced and renamed. The names of files that are found, and of those beside them, may
+// not be on disk: who made or copied them may have been killed. So the directory is synced
+// at the first change.
 //
 // It is not safe for concurrent use.
 type StateFiles struct {
@@ -53,18 +54,6 @@ func (f *StateFiles) paths() []string {
 // Read reads the newer copy that is whole. If none is, the error is the *CorruptError of
 // the first that is damaged, or fs.ErrNotExist when none is there.
 func (f *StateFiles) Read() (State, error) {
-	// Beside a writer a copy may be read in the middle of a change, and the next change
-	// may have begun before the other is.
-	const tries = 3
-	for i := 1; ; i++ {
-		s, err := f.readOnce()
-		if i == tries || !errors.Is(err, ErrCorrupt) {
-			return s, err
-		}
-	}
-}
-
-func (f *StateFiles) readOnce() (State, error) {
 	var states [2]State
 	var errs [2]error
 	for i, path := range f.paths() {
@@ -82,8 +71,7 @@ func (f *StateFiles) readOnce() (State, error) {
 		}
 		// An earlier version has not counted.
 		counted := f.sequence > 0 && f.sequence < math.MaxInt64 && states[1].Sequence == f.sequence
-		f.now, f.known = states[0], counted && states[0].Made == states[1].Made && states[0].same(states[1])
-		f.unnamed = f.now.Made
+		f.now, f.known, f.unnamed = states[0], counted && states[0].same(states[1]), true
 		return states[0], nil
 	case errs[0] == nil:
 		return states[0], nil
@@ -102,7 +90,6 @@ func (s State) same(t State) bool {
 	}
 	s.Clean, t.Clean = nil, nil
 	s.Sequence, t.Sequence = 0, 0
-	s.Made, t.Made = false, false
 	return s == t
 }
 
@@ -111,9 +98,9 @@ func (s State) same(t State) bool {
 // copy may be damaged, and the other is the old one or the new.
 func (f *StateFiles) Write(s State) error {
 	if f.known && s.same(f.now) {
-		return nil
+		return f.syncNames()
 	}
-	s.Sequence, s.Made = f.sequence+1, false
+	s.Sequence = f.sequence + 1
 	if s.Sequence < 0 { // of a file that someone has made up
 		s.Sequence = 1
 	}
@@ -122,21 +109,20 @@ func (f *StateFiles) Write(s State) error {
 		return fmt.Errorf("write %s: %w: %w", f.paths()[0], ErrInvalid, err)
 	}
 	inPlace := f.known
+	if inPlace {
+		if err := f.syncNames(); err != nil {
+			return err
+		}
+	}
 	f.sequence, f.known = s.Sequence, false // until all has gone well
 	if inPlace {
 		var err error
-		if f.unnamed {
-			if err := f.FS.SyncDir(f.Dir); err != nil {
-				return err
-			}
-		}
 		if inPlace, err = f.overwrite(data, s.Sequence); err != nil {
 			return err
 		}
 	}
 	if !inPlace {
-		s.Made = true
-		if err := vfs.WriteCopiesAtomic(f.FS, AppendState(nil, s), f.paths()...); err != nil {
+		if err := vfs.WriteCopiesAtomic(f.FS, data, f.paths()...); err != nil {
 			return err
 		}
 	}
@@ -144,8 +130,22 @@ func (f *StateFiles) Write(s State) error {
 	return nil
 }
 
+// syncNames makes the names of files durable that were found.
+func (f *StateFiles) syncNames() error {
+	if !f.unnamed {
+		return nil
+	}
+	f.known = false
+	if err := f.FS.SyncDir(f.Dir); err != nil {
+		return err
+	}
+	f.known, f.unnamed = true, false
+	return nil
+}
+
 // overwrite reports false, and has changed nothing, if a copy cannot be written in place:
-// someone has removed or replaced it, or it may not be written to.
+// someone has removed or replaced it, it may not be written to, or it has another name as
+// well, as in a copy of the directory that is made of links.
 func (f *StateFiles) overwrite(data []byte, sequence int64) (done bool, err error) {
 	var files [2]vfs.File
 	for i, path := range f.paths() {
@@ -155,7 +155,7 @@ func (f *StateFiles) overwrite(data []byte, sequence int64) (done bool, err erro
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		info, err := file.Stat()
-		if err != nil || info.Size() != int64(len(data)) {
+		if err != nil || info.Size() != int64(len(data)) || vfs.Links(info) > 1 {
 			return false, nil
 		}
 		files[i] = file
