@@ -85,7 +85,7 @@ func TestRecoveryInPlaceIsTheSame(t *testing.T) {
 	sound := ofEachKind(t, 100, 600)
 	require.Greater(t, len(sound), 2*lookChunk)
 	dirs := [2]string{filepath.Join(t.TempDir(), "in place"), filepath.Join(t.TempDir(), "calls")}
-	require.Equal(t, recoverLog(t, dirs[1], sound, nil), recoverLog(t, dirs[0], sound, NewPlaces(1<<20)))
+	require.Equal(t, recoverLog(t, dirs[1], sound, nil), recoverLog(t, dirs[0], sound, newPlaces(1<<20)))
 	rapid.Check(t, func(rt *rapid.T) {
 		log := slices.Clone(sound)
 		at := rapid.IntRange(0, len(log)-1).Draw(rt, "at")
@@ -101,14 +101,13 @@ func TestRecoveryInPlaceIsTheSame(t *testing.T) {
 		case "gone":
 			log = slices.Delete(log, at, min(len(log), at+rapid.IntRange(1, 5000).Draw(rt, "bytes")))
 		}
-		require.Equal(rt, recoverLog(rt, dirs[1], log, nil), recoverLog(rt, dirs[0], log, NewPlaces(1<<20)))
+		require.Equal(rt, recoverLog(rt, dirs[1], log, nil), recoverLog(rt, dirs[0], log, newPlaces(1<<20)))
 	})
 }
 
 func TestWhatIsCheckedInPlace(t *testing.T) {
-	needPlaces(t)
 	log := ofEachKind(t, 100, 600)
-	s := holding(t, log, 100, NewPlaces(1<<20))
+	s := holding(t, log, 100, newPlaces(1<<20))
 	require.Nil(t, holding(t, log, 100, nil).inPlaceWalk(), "without places nothing is mapped")
 	if !vfs.KnowsResident {
 		require.Nil(t, s.inPlaceWalk())
@@ -139,7 +138,7 @@ func TestALogThatIsCutWhileItIsRecovered(t *testing.T) {
 	log := ofEachKind(t, 100, 600)
 	path := filepath.Join(dir, layout.LogName(100))
 	require.NoError(t, os.WriteFile(path, log, 0o644))
-	s := Open(dir, 100, Options{FS: vfs.OS, IndexIntervalBytes: 4096, Places: NewPlaces(1 << 20)})
+	s := Open(dir, 100, Options{FS: vfs.OS, IndexIntervalBytes: 4096, Places: newPlaces(1 << 20)})
 	next := int64(100)
 	_, err := s.Recover(RecoverOptions{Visit: func(h record.Summary, _ func() (record.Batch, error)) error {
 		require.Equal(t, next, h.BaseOffset)

@@ -3,6 +3,7 @@ package segment
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math"
 	"testing"
@@ -76,25 +77,26 @@ func scanned(t *testing.T, log []byte, base int64, b Bound) (offsets []int64, da
 }
 
 func TestAScanNeverGivesABatchThatItsNeighboursContradict(t *testing.T) {
-	needPlaces(t)
 	const n, base = 8, 100
 	log, positions := batches(t, base, n)
 	for victim := range n {
-		for bit := range 64 {
-			b := log[positions[victim]:]
-			was := binary.BigEndian.Uint64(b)
-			binary.BigEndian.PutUint64(b, was^1<<bit)
-			var want []int64
-			for i := range int64(n) {
-				if i != int64(victim) {
-					want = append(want, base+2*i)
-				}
+		var want []int64
+		for i := range int64(n) {
+			if i != int64(victim) {
+				want = append(want, base+2*i)
 			}
-			got, damage := scanned(t, log, base, Bound{Upper: base + 2*n, Sealed: true})
-			require.Equal(t, want, got, "batch %d bit %d", victim, bit)
-			require.Equal(t, 1, damage, "batch %d bit %d", victim, bit)
-			binary.BigEndian.PutUint64(b, was)
 		}
+		t.Run(fmt.Sprint("batch ", victim), func(t *testing.T) { // which unmaps all that it has mapped
+			for bit := range 64 {
+				b := log[positions[victim]:]
+				was := binary.BigEndian.Uint64(b)
+				binary.BigEndian.PutUint64(b, was^1<<bit)
+				got, damage := scanned(t, log, base, Bound{Upper: base + 2*n, Sealed: true})
+				require.Equal(t, want, got, "bit %d", bit)
+				require.Equal(t, 1, damage, "bit %d", bit)
+				binary.BigEndian.PutUint64(b, was)
+			}
+		})
 	}
 }
 

@@ -29,8 +29,8 @@ import (
 // than the first time, each look-up checks what it finds: the checksum of the batch if
 // the record is alone in it, else two bytes of one of its own. Where another process may
 // truncate the log and write others there, the checksum that the batch has has to be the
-// one it had as well. Batches that are compressed, control batches and those of old formats are not remembered. Whoever finds
-// nothing here walks, as before.
+// one it had as well. Batches that are compressed, control batches and those of old formats
+// are not remembered. Whoever finds nothing here walks, as before.
 
 // Places is memory for where records are, shared by any number of segments and safe
 // for concurrent use. Look-ups take no lock. When it is full it forgets what was not

@@ -46,9 +46,8 @@ func lookAt(t *testing.T, s *Segment, offset int64) (found, unknown bool) {
 }
 
 func TestAPlaceIsKnownFromTheSecondTimeOn(t *testing.T) {
-	needPlaces(t)
 	for _, batch := range []int64{1, 7, 30} {
-		s := placed(t, NewPlaces(1<<20), 210, batch)
+		s := placed(t, newPlaces(1<<20), 210, batch)
 		last := s.open.index.LastOffset()
 		for offset := range int64(210) {
 			lookAt(t, s, offset)
@@ -65,8 +64,7 @@ func TestAPlaceIsKnownFromTheSecondTimeOn(t *testing.T) {
 }
 
 func TestPlacesAreForgottenWithTheFilesAndWhenTheyAreCut(t *testing.T) {
-	needPlaces(t)
-	s := placed(t, NewPlaces(1<<20), 210, 7)
+	s := placed(t, newPlaces(1<<20), 210, 7)
 	known := func() bool {
 		lookAt(t, s, 20)
 		found, _ := lookAt(t, s, 20)
@@ -89,8 +87,7 @@ func TestPlacesAreForgottenWithTheFilesAndWhenTheyAreCut(t *testing.T) {
 }
 
 func TestPlacesKeepToTheirMemory(t *testing.T) {
-	needPlaces(t)
-	p := NewPlaces(4000)
+	p := newPlaces(4000)
 	s := placed(t, p, 2000, 10)
 	for range 3 {
 		for offset := range int64(2000) {
@@ -116,8 +113,7 @@ func TestPlacesKeepToTheirMemory(t *testing.T) {
 }
 
 func TestCompressedAndDamagedBatchesAreNotRemembered(t *testing.T) {
-	needPlaces(t)
-	s, err := Create(t.TempDir(), 0, Options{FS: vfs.OS, IndexIntervalBytes: 1, Places: NewPlaces(1 << 20)})
+	s, err := Create(t.TempDir(), 0, Options{FS: vfs.OS, IndexIntervalBytes: 1, Places: newPlaces(1 << 20)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Retire()) })
 	for i := range int64(4) {

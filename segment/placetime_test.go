@@ -15,7 +15,7 @@ import (
 // What the time index is told is less by lie.
 func timed(t *testing.T, batches int64, time func(offset int64) int64, marker, lie int64) *Segment {
 	t.Helper()
-	s, err := Create(t.TempDir(), 0, Options{FS: vfs.OS, IndexIntervalBytes: 1000, Places: NewPlaces(1 << 20)})
+	s, err := Create(t.TempDir(), 0, Options{FS: vfs.OS, IndexIntervalBytes: 1000, Places: newPlaces(1 << 20)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Retire()) })
 	newest := TimestampOffset{Timestamp: -1}
@@ -69,7 +69,6 @@ func timeAt(t *testing.T, s *Segment, timestamp, start int64) (TimestampOffset, 
 }
 
 func TestATimeIsFoundAmongRememberedPlaces(t *testing.T) {
-	needPlaces(t)
 	s := timed(t, 30, func(offset int64) int64 { return 1000 + offset/3*3 }, -1, 0)
 	found := 0
 	for timestamp := int64(990); timestamp < 1300; timestamp++ {
@@ -92,7 +91,6 @@ func TestATimeIsFoundAmongRememberedPlaces(t *testing.T) {
 }
 
 func TestNoRecordBelowTheStartIsFoundByItsTime(t *testing.T) {
-	needPlaces(t)
 	s := timed(t, 30, func(offset int64) int64 { return 1000 + offset/10 }, -1, 0)
 	found := 0
 	for start := range int64(290) {
@@ -108,7 +106,6 @@ func TestNoRecordBelowTheStartIsFoundByItsTime(t *testing.T) {
 }
 
 func TestTimesThatDoNotRiseAreLookedForInTheFile(t *testing.T) {
-	needPlaces(t)
 	for name, s := range map[string]*Segment{
 		"one is older": timed(t, 30, func(offset int64) int64 {
 			if offset == 153 {
@@ -130,7 +127,6 @@ func TestTimesThatDoNotRiseAreLookedForInTheFile(t *testing.T) {
 }
 
 func TestATimeInAFileThatWasChangedIsNotAnswered(t *testing.T) {
-	needPlaces(t)
 	for name, change := range map[string]func(t *testing.T, f *os.File, at int64){
 		"cut": func(t *testing.T, f *os.File, at int64) { require.NoError(t, f.Truncate(0)) },
 		"zeros": func(t *testing.T, f *os.File, at int64) {

@@ -149,13 +149,13 @@ func (f *StateFiles) syncNames() error {
 func (f *StateFiles) overwrite(data []byte, sequence int64) (done bool, err error) {
 	var files [2]vfs.File
 	for i, path := range f.paths() {
-		file, err := f.FS.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
+		file, cannot := f.FS.OpenFile(path, os.O_WRONLY, 0)
+		if cannot != nil {
 			return false, nil
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
-		info, err := file.Stat()
-		if err != nil || info.Size() != int64(len(data)) || vfs.Links(info) > 1 {
+		info, cannot := file.Stat()
+		if cannot != nil || info.Size() != int64(len(data)) || vfs.Links(info) > 1 {
 			return false, nil
 		}
 		files[i] = file

@@ -186,6 +186,20 @@ func TestAStateThatIsReadInTheMiddleOfAChangeIsReadAgain(t *testing.T) {
 	}
 }
 
+// An error of closing a copy that was written over may be the first to tell that it is not
+// what it should be.
+func TestAFailedCloseOfAStateIsTold(t *testing.T) {
+	fault := faultfs.New(vfs.OS)
+	files := StateFiles{FS: fault, Dir: t.TempDir()}
+	require.NoError(t, files.Write(State{RecoveryPoint: 1}))
+	for n := int64(2); n < 6; n += 2 {
+		fault.Fail(faultfs.Op(faultfs.Close).Nth(int(n/2)), syscall.EIO)
+		require.ErrorIs(t, files.Write(State{RecoveryPoint: n}), syscall.EIO)
+		fault.Clear()
+		require.NoError(t, files.Write(State{RecoveryPoint: n + 1}))
+	}
+}
+
 // A file may say whatever it likes.
 func TestTheSequenceOfAStateEnds(t *testing.T) {
 	files := StateFiles{FS: vfs.OS, Dir: t.TempDir()}
